@@ -3,8 +3,8 @@
 #
 #   make test V=1       show every line of the build and of the tests
 #   make test CC=clang  another compiler (for a build directory that does not exist yet)
-#   make test JOBS=4    how many things to do at once (default: one for each
-#                       processor, and four tests)
+#   make test JOBS=4    how many jobs run at once (default: one per processor,
+#                       and twelve tests)
 
 PREFIX ?= /usr/local
 DESTDIR ?=

@@ -1,9 +1,9 @@
 /*
- * Many threads of few processes want one lock: each goes to the server for it, or they pass it on among
- * themselves (HF_COHORT). And how long somebody has to wait who is alone in another process.
+ * Many threads of few processes want one lock: each asks the server for it, or they pass it on among
+ * themselves (HF_COHORT). And how long a single thread of another process waits.
  *
- * A wait is from the call of an acquire to its return. Whoever gets the lock gives it back at once, and comes
- * again. The rows of a group run in turn, as everywhere.
+ * A wait is from the call of an acquire to its return. Each holder releases the lock at once and acquires
+ * it again. The rows of a group run in turn, as everywhere.
  */
 #include "bench.h"
 

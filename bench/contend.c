@@ -1,7 +1,7 @@
 /*
- * Contention: n threads of one client, or n processes with a client each, want one lock; whoever
- * gets it gives it back at once. A plain lock's release is told to all processes; a fair one's
- * gives the lock to the first in line.
+ * Contention: n threads of one client, or n processes with a client each, want one lock; each
+ * holder releases it at once. A plain lock's release notifies all processes; a fair one's hands
+ * the lock to the first waiter.
  *
  * Measured is the hand-over: from the moment before a release is called to the moment after the
  * acquire of another owner has returned, on one clock. A holder leaves its time of release in

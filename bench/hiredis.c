@@ -3,7 +3,7 @@
  * EVALSHA of the same scripts. Each thread owns its connection; nothing is shared.
  */
 #include "bench.h"
-#include "redis/script.h"
+#include "redis/wire/script.h"
 
 #include <hiredis/hiredis.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /*
  * What it costs to do nothing: many watchdog holds, and for each a waiter, all on one client.
  *
- * The holds are renewed, and whoever waits asks at least every ten seconds whether it has missed
- * something. Measured is the processor time of the client and of the server while nothing else
+ * The holds are renewed, and waiters poll at least every ten seconds in case they missed a
+ * message. Measured is the processor time of the client and of the server while nothing else
  * happens, as a part of one processor.
  */
 #include "bench.h"

@@ -114,7 +114,7 @@ double script_calls(const struct bench *bench) {
 static double server_cpu_s(const struct bench *bench) {
     clockid_t clock;
     if (clock_getcpuclockid(bench->server_pid, &clock) != 0)
-        die("there is no process %ld", (long)bench->server_pid);
+        die("no such process: %ld", (long)bench->server_pid);
     return seconds_of(clock);
 }
 

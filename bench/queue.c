@@ -1,10 +1,10 @@
 /*
  * A fair lock with 10 to 10 000 waiters in its queue: what does it cost the server to hand it over?
  *
- * One client, one thread, asynchronous waiters with owners of their own. Whoever gets the lock gives it
- * back and lines up again, so the queue keeps its length. The server's time is what it says itself it
- * spent in scripts (INFO commandstats), divided by hand-overs; so the acquire that lines up again and
- * now and then a waiter's sign of life are in it too. "scripts" tells how many there were.
+ * One client, one thread, asynchronous waiters with owners of their own. Each holder releases the lock
+ * and queues again, so the queue keeps its length. The server's time is what INFO commandstats reports
+ * for scripts, divided by hand-overs; it includes the acquire that queues again and now and then a
+ * waiter's sign of life. "scripts" is the number of scripts.
  */
 #include "bench.h"
 
@@ -115,7 +115,7 @@ static struct cost measure_round(const struct bench *bench, struct line *line) {
     int64_t start_ns = now_ns();
     while (line->granted < before + HANDOVERS)
         if (hf_dispatch(line->client, 1000) <= 0)
-            die("nobody got the lock for a second");
+            die("no waiter got the lock for a second");
     double handovers = (double)(line->granted - before);
     return (struct cost){.server_us = (script_us(bench) - us) / handovers,
                          .scripts = (script_calls(bench) - scripts) / handovers,

@@ -8,7 +8,7 @@
  * costs is the difference.
  */
 #include "bench.h"
-#include "redis/script.h"
+#include "redis/wire/script.h"
 
 #include <errno.h>
 #include <hiredis/hiredis.h>

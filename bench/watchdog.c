@@ -2,8 +2,8 @@
  * Ten thousand watchdog holds on one client: are they all renewed in time, and with how many
  * commands?
  *
- * One thread acquires them all, then looks at every hold again and again for some periods: what the
- * library says is left (no I/O), and what the server says (PTTL, pipelined). Renewal is due when two
+ * One thread acquires them all, then polls every hold for some periods: the time left according to the
+ * library (no I/O), and according to the server (PTTL, pipelined). Renewal is due when two
  * thirds of the lease are left; a hold that is ever seen with less than half of it is late: that
  * is also where the library itself would warn. Batches are counted by the server: nothing else runs
  * scripts meanwhile.

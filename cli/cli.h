@@ -1,6 +1,6 @@
-/* What every part of the tool shares: exit statuses, messages, values, options, the connection, and
- * the table of subcommands. The tool is a user of the library like any other: of holdfast it sees
- * only <holdfast/holdfast.h>. */
+/* Shared by all parts of the tool: exit statuses, messages, values, options, the connection, and
+ * the table of subcommands. The tool uses the library like any other program: it includes only
+ * <holdfast/holdfast.h>. */
 #ifndef CLI_H
 #define CLI_H
 
@@ -10,79 +10,94 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* The statuses of the manual. 128 + n is added where a signal was the reason. */
+/* Exit statuses, as in the manual. After a signal n it is 128 + n. */
 enum status {
     STATUS_OK = 0,
-    STATUS_NO = 1,           /* a question was answered with no */
+    STATUS_NO = 1,           /* the answer is no */
     STATUS_USAGE = 64,       /* the command line is wrong */
-    STATUS_DATA = 65,        /* the name is in use for something that is no such lock */
-    STATUS_UNAVAILABLE = 69, /* the server cannot be reached, cannot serve, or is no Redis */
-    STATUS_INTERNAL = 70,    /* our bug */
-    STATUS_OS = 71,          /* the operating system refused */
+    STATUS_DATA = 65,        /* the name is in use by another kind of object */
+    STATUS_UNAVAILABLE = 69, /* the server cannot be reached, cannot serve, or is not Redis */
+    STATUS_INTERNAL = 70,    /* a bug of ours */
+    STATUS_OS = 71,          /* a system call failed */
     STATUS_BUSY = 75,        /* not acquired; -E overrides it */
     STATUS_DENIED = 77,      /* password, user or access list */
-    STATUS_LOST = 79,        /* the lock was lost while it was needed */
-    STATUS_TIMED_OUT = 124,  /* the command exceeded its time */
+    STATUS_LOST = 79,        /* the lock was lost while it was held */
+    STATUS_TIMED_OUT = 124,  /* the command ran into --timeout */
     STATUS_NOT_RUNNABLE = 126,
     STATUS_NOT_FOUND = 127,
     STATUS_SIGNAL = 128
 };
 
-/* ---- message.c: what the tool says, always on stderr ----------------------------------------- */
+/* ---- message.c: messages, always on stderr --------------------------------------------------- */
 
 enum level { LEVEL_ERROR, LEVEL_NOTICE, LEVEL_INFO, LEVEL_DEBUG };
 
-/* -1 with --quiet (errors only), 0, and one more for each --verbose. */
+/* verbosity: -1 with --quiet (errors only), 0, and one more for each --verbose. */
 void message_setup(int verbosity, bool json);
 bool message_wanted(enum level level);
 void say(enum level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Says what is wrong with the command line, and where help is. Returns STATUS_USAGE. */
+/* What a message is about. With --json these are separate fields. All are optional. */
+struct subject {
+    int code;           /* of the library; HF_OK: none */
+    const char *lock;   /* the lock's name */
+    const char *server; /* NULL: the server of message_server() */
+};
+void say_of(enum level level, const struct subject *subject, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Sets the server of later messages, without secrets; NULL: none. Call it before other threads
+ * exist. */
+void message_server(const char *shown);
+
+/* Says what is wrong with the command line, and how to get help. Returns STATUS_USAGE. */
 int usage_error(const char *subcommand, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* Says that the library could not do something, and returns the exit status for it. `error` may be
- * NULL. */
+/* Says which library call failed, and returns the exit status for it. `error` may be NULL. */
 int library_error(int code, const hf_error *error, const char *doing, const char *name);
+/* exit_codes.c: the exit status that an HF_E... code becomes. */
+enum status status_of_error(int code);
 
-/* Prints a JSON object on stdout, in one line, and frees it. Returns STATUS_OK or STATUS_OS. */
+/* Flushes stdout. Returns STATUS_OK, or STATUS_OS after a message. */
+int finish_output(void);
+/* Prints a JSON object on one line of stdout, and frees it. Returns STATUS_OK or STATUS_OS. */
 struct json_t;
 int print_json(struct json_t *object);
-/* A JSON string of any bytes: what is no UTF-8 becomes U+FFFD. */
+/* A JSON string of any bytes: bytes that are not UTF-8 become U+FFFD. */
 struct json_t *json_text(const char *text);
-struct json_t *json_bytes(const char *text, size_t len); /* with any NUL that is in it */
+struct json_t *json_bytes(const char *text, size_t len); /* may contain NUL */
 
-/* ---- text.c: what others wrote, on its way to a terminal -------------------------------------- */
+/* ---- escape.c: untrusted text on a terminal -------------------------------------------------- */
 
-/* Puts a question mark in place of everything a terminal would obey, and of what is no UTF-8. */
+/* Replaces terminal control characters and invalid UTF-8 by question marks. */
 void text_disarm(char *text);
 
-/* A name as it may be shown on a terminal. Into `buffer`; cut if it is long. */
+/* A name that is safe to show on a terminal, in `buffer`; truncated if it is long. */
 #define SHOWN_NAME_SIZE 128
 const char *shown_name(const char *name, char buffer[SHOWN_NAME_SIZE]);
 
-/* A line of JSON, with escapes for everything a terminal would obey, and its newline. */
+/* Writes a line of JSON and a newline, with terminal control characters escaped. */
 void text_write_json(FILE *out, const char *line);
 
-/* ---- explain.c: what a name is, when it is not what was expected ----------------------------- */
+/* ---- explain.c: a name in use by another kind of object -------------------------------------- */
 
 struct explanation {
     hf_found kind;
     const char *words; /* "'NAME' is ..." */
 };
 
-/* Asks the server what is under the name, and says so: in the words of the table, which ends where
- * there are none, or else that it is no `noun`, but something of such a type. */
+/* Asks the server what kind of object has the name, and prints the text of `all` for it, or else
+ * that it is not a `noun`. The table ends with `words` NULL. */
 void explain_name(hf_client *client, const char *name, const char *noun,
                   const struct explanation *all);
-/* "'NAME' is no NOUN, but a TYPE": for what is none of ours. */
+/* "'NAME' is not a NOUN, but a TYPE": for an object of another program. */
 void say_other(const char *name, const char *noun, const char *type);
-/* A word for what was found. */
-const char *found_word(hf_found kind);
+/* The word for a kind of object. */
+const char *found_text(hf_found kind);
 
-/* ---- numbers.c ------------------------------------------------------------------------------- */
+/* ---- counts.c -------------------------------------------------------------------------------- */
 
-/* The numbers of things that are no locks. A name in the first column is a line and a key of
+/* Counts of an object that is not a lock. `name` is the row's label in text, and the key in
  * JSON. */
 struct numbers {
     size_t len;
@@ -92,12 +107,13 @@ struct numbers {
     } all[3];
 };
 
-/* What there is to count, by kind: nothing of a lock. HF_OK, or why it could not be asked. */
+/* Asks for the counts of an object of this kind; a lock has none. Returns HF_OK or an error
+ * code. */
 int numbers_count(hf_client *client, const char *name, hf_found kind, struct numbers *ret);
 
-/* ---- values.c: the values of options --------------------------------------------------------- */
+/* ---- parse.c: the values of options ---------------------------------------------------------- */
 
-/* These return false for what is no such value. */
+/* These return false if the text is not a valid value. */
 bool parse_duration(const char *text,
                     int64_t *ret_ms); /* float[ms|s|m|h|d]; seconds without a unit */
 bool parse_number(const char *text, long low, long high, long *ret);
@@ -106,14 +122,23 @@ bool parse_signal(const char *text, int *ret_signal); /* TERM, SIGTERM or 15 */
 bool parse_switch(const char *text,
                   bool *ret); /* of an environment variable: 1, yes, true, on, ... */
 
-int64_t now_ms(void); /* CLOCK_BOOTTIME: it goes on while the machine sleeps, as leases do */
+/* Says that a duration is invalid, or 0. Returns STATUS_USAGE. */
+int duration_error(const char *subcommand, const char *shown, const char *value);
 
-/* ---- signals.c ------------------------------------------------------------------------------- */
+int64_t now_ms(void); /* CLOCK_BOOTTIME: like leases, it runs on during suspend */
 
-/* Blocks INT, TERM, HUP and QUIT, but not those that our parent told us to ignore, and returns a
- * descriptor to read them from (struct signalfd_siginfo, without blocking). Negative: there is
- * none. */
+/* ---- ending_signals.c ------------------------------------------------------------------------ */
+
+/* Blocks INT, TERM, HUP and QUIT, except those that our parent ignores. Returns a non-blocking
+ * signalfd for them; negative on failure. */
 int ending_signals(void);
+
+/* ---- poll_fds.c ------------------------------------------------------------------------------ */
+
+/* poll() that also works when RLIMIT_NOFILE has been lowered below `len`, where poll() fails at
+ * once. */
+struct pollfd;
+int await_fds(struct pollfd *fds, size_t len, int timeout_ms);
 
 /* ---- options.c: the command line and the environment ----------------------------------------- */
 
@@ -125,19 +150,18 @@ enum option_kind {
 
 struct option_spec {
     enum option_kind kind;
-    int id;           /* what the callback gets */
-    char letter;      /* 0: has none */
-    const char *name; /* long name; NULL: has none */
-    bool no_env;      /* makes no sense in the environment */
+    int id;           /* passed to the callback */
+    char letter;      /* 0: none */
+    const char *name; /* long name; NULL: none */
+    bool no_env;      /* not read from the environment */
 };
 
-/* Takes one option. `shown` is how the user wrote it. The value is part of argv or of the
- * environment and may be overwritten. Returns 0, or an exit status when it has said what is
- * wrong. */
+/* Takes one option. `shown` is how the user wrote it. The value points into argv or the environment
+ * and may be overwritten. Returns 0, or an exit status after printing the error. */
 typedef int (*option_fn)(void *user, int id, char *value, const char *shown);
 
-/* Reads options up to the first operand or past `--`. Returns the index of the first operand, or
- * minus an exit status. `subcommand` is NULL for the options before it. */
+/* Parses options up to the first operand or past `--`. Returns the index of the first operand, or
+ * minus an exit status. `subcommand` is NULL for the options in front of it. */
 int options_parse(const struct option_spec *specs, const char *subcommand, int argc, char **argv,
                   option_fn take, void *user);
 
@@ -145,44 +169,74 @@ int options_parse(const struct option_spec *specs, const char *subcommand, int a
 int options_environment(const struct option_spec *specs, const char *subcommand, option_fn take,
                         void *user);
 
-/* ---- connect.c: which server, and as whom ---------------------------------------------------- */
+/* Two mutually exclusive options. */
+struct either {
+    int id;         /* the given one; 0: none yet */
+    char shown[32]; /* how the user wrote it */
+};
+/* Records one of the two. The command line overrides the environment. If both come from the same
+ * source: prints `why` and returns STATUS_USAGE. */
+int either_take(struct either *either, const char *subcommand, int id, const char *shown,
+                const char *why);
+
+/* -w and its value, or -n with none. Returns 0 or an exit status. */
+int take_wait(struct either *either, const char *subcommand, const char *value, const char *shown,
+              int64_t *ret_ms);
+
+/* ---- suggest.c: "did you mean" --------------------------------------------------------------- */
+
+/* Whether the words differ by one letter added, missing or wrong, by two letters swapped, or only
+ * in case. */
+bool one_typo_apart(const char *typed, size_t typed_len, const char *meant);
+/* Says that a word is not a subcommand, and suggests one. Returns STATUS_USAGE. */
+int no_subcommand(const char *word);
+/* The long option that was probably meant; NULL: none. */
+const char *option_meant(const struct option_spec *specs, const char *name, size_t name_len);
+
+/* ---- connect.c: the server and the credentials ----------------------------------------------- */
 
 struct setting {
     char *value; /* owned; NULL: not given */
-    bool flag;   /* given on the command line, not by the environment */
+    bool flag;   /* from the command line, not the environment */
 };
 
 struct connection {
     struct setting url, host, port, socket, db, user, password, password_file;
     struct setting limit;         /* -t */
-    struct setting tls, insecure; /* given or not; the value means nothing */
+    struct setting tls, insecure; /* given or not; the value is unused */
     struct setting cacert, cacertdir, cert, key, sni;
-    struct setting sentinel; /* the name of the primary: host and port are sentinels */
+    struct setting sentinel; /* the primary's name; host and port are sentinels */
     struct setting sentinel_password_file;
-    struct setting cluster; /* given or not: host and port are nodes of a cluster */
+    struct setting
+        sentinel_confirm;   /* given or not: sentinels confirm the primary behind renewals */
+    struct setting cluster; /* given or not: host and port are cluster nodes */
     struct setting acks, ack_timeout;
     bool askpass;
-    bool no_local;     /* local: is not for want of anything else */
-    bool service_link; /* HOLDFAST_PORT is Kubernetes' */
+    bool no_local;     /* local: is not used as the default */
+    bool service_link; /* HOLDFAST_PORT was set by Kubernetes */
     bool quiet;
     bool json;
     int verbosity;
-    bool from_flags; /* while options are read: are these flags? */
+    bool from_flags; /* while options are read: they come from the command line */
 
     /* Set by connection_resolve(). */
-    char *target;            /* the url, without a password that came from elsewhere */
+    char *target;            /* the url or urls, without a password from elsewhere */
     char *sentinel_password; /* NULL: none */
     bool by_default;
+    const char *url_source; /* -u or a variable; NULL: the url was made of parts */
+
+    bool opened; /* connection_open() has succeeded once */
 };
 
-/* address.c: the url for -h, -p, -s, -n, --sentinel and --cluster; NULL: out of memory. And whether one has TLS, or would have it with
- * an `s` behind its scheme. */
+/* address.c: the url for -h, -p, -s, -n, --sentinel and --cluster; NULL: out of memory. Also
+ * whether a url uses TLS, or could with an `s` added to its scheme. */
 char *connection_url_of_parts(const struct connection *connection);
 bool url_has_tls(const char *url);
 bool url_is_zk(const char *url);
 bool url_is_cluster(const char *url);
 bool url_can_have_tls(const char *url);
-/* An option of a url that the library has accepted, to be freed; NULL: it has none of that name. */
+/* The value of a url's option, to be freed; NULL: not in the url. The library must have accepted
+ * the url. */
 char *url_option(const char *url, const char *name);
 
 extern const struct option_spec connection_options[];
@@ -203,60 +257,62 @@ enum {
         OPTION_FLAG, OPTION_ID_HELP, 0, "help", true                                               \
     }
 
-/* True when it was one of the common options. */
+/* True if it was one of the common options. */
 bool common_option(struct connection *connection, int id);
 
-/* servers.c: several urls, which are a quorum. After connection_resolve(). */
+/* servers.c: several urls form a quorum. Call these after connection_resolve(). */
 bool connection_has_several(const struct connection *connection);
-/* 0, or STATUS_USAGE: `what` is not offered by a quorum. */
+/* Returns 0, or STATUS_USAGE if there are several servers: a quorum does not offer `what`. */
 int connection_refuse_several(const struct connection *connection, const char *subcommand,
                               const char *what);
-/* Takes the next url of a list into one->target, which the caller frees. False: there is none. */
+/* Copies the next url of a list to one->target, to be freed by the caller. False: no more. */
 bool connection_next_server(const char **list, struct connection *one);
-/* How to call it in messages. */
+/* The server's name in messages. */
 void connection_shown_server(const struct connection *one, char *shown, size_t size);
-/* The list with one more; the caller frees it. NULL: out of memory. */
+/* The list with one more url, to be freed by the caller. NULL: out of memory. */
 char *connection_add_server(const char *list, const char *url);
 
-/* Decides on the url and finds the password; may ask for it. Returns 0 or an exit status. */
+/* Decides on the url and gets the password; may prompt for it. Returns 0 or an exit status. */
 int connection_resolve(struct connection *connection);
 
-/* Opens the client; `options` may be preset, `user` and the like are filled in, and `log` if it is
- * NULL. Returns 0 or an exit status. */
+/* Opens the client. `options` may be preset; credentials, TLS and timeouts are filled in, and `log`
+ * if it is NULL. Returns 0 or an exit status. */
 int connection_open(struct connection *connection, hf_options *options, hf_client **ret_client);
 void connection_free(struct connection *connection);
 
-/* ---- environment.c: mistakes in the environment ---------------------------------------------- */
+/* ---- environment.c: misconfigured environment variables -------------------------------------- */
 
-/* These return 0, or an exit status after saying what is wrong. */
+/* These return 0, or an exit status after printing the error. */
 int environment_check_empty(const char *variable);
-/* For a variable that looks like HOLDFAST_URL and is not. `other_url`: REDIS_URL is there, so only
- * names count, not values. */
-int environment_check_slips(bool other_url);
-/* Whether a value is what Kubernetes puts into <SERVICE>_PORT. */
+/* Detects a misspelt HOLDFAST_URL. `other_url`: REDIS_URL is set, so only names are checked, not
+ * values. */
+int environment_check_typos(bool other_url);
+/* Whether Kubernetes sets such a value in <SERVICE>_PORT. */
 bool environment_is_service_link(const char *value);
 
-/* ---- told.c ----------------------------------------------------------------------------------- */
+/* ---- no_server_notice.c ---------------------------------------------------------------------- */
 
-/* Says that local: is used for want of anything else; on a terminal, and at most once a day. */
-void tell_of_default(void);
+/* Says that no server is configured and local: is used. At most once a day; always with
+ * --verbose. */
+void notice_default_server(void);
 
-/* ---- warning.c: the library's warnings -------------------------------------------------------- */
+/* ---- warning.c: warnings of the library ------------------------------------------------------ */
 
 void warning_begin(void); /* when the client is opened */
 void warning_take(const char *text);
-/* For a loop that is about to sleep for `limit_ms` (-1: for ever): says what is due, and returns for
- * how long it may sleep. */
-int warning_look(int limit_ms);
-/* At the end, or before an error with this text (NULL: none): says what has not been said. */
+/* For a loop that is about to sleep for `limit_ms` (-1: no limit): prints due warnings, and returns
+ * for how long it may sleep. */
+int warning_print_due(int limit_ms);
+/* At the end, or before an error with this text (NULL: none): prints warnings not printed yet. */
 void warning_finish(const char *error_text);
 
 /* ---- The subcommands ------------------------------------------------------------------------- */
 
 struct command {
     const char *name;
-    const char *summary; /* one line */
-    const char *usage;   /* what follows the name, then the options, one in a line */
+    const char *summary;               /* one line */
+    const char *usage;                 /* after the name: arguments, then one option per line */
+    const struct option_spec *options; /* NULL: none */
     /* argv[0] is the subcommand. Returns the exit status. */
     int (*run)(struct connection *connection, int argc, char **argv);
 };
@@ -267,11 +323,11 @@ extern const struct command command_run, command_elect, command_hold, command_ac
     command_completion, command_version, command_help;
 
 const struct command *command_find(const char *name);
-const struct command *command_at(size_t index); /* NULL: there are no more */
-void print_help(const struct command *command); /* on stdout; NULL: of the tool */
+const struct command *command_at(size_t index); /* NULL: no more */
+void print_help(const struct command *command); /* on stdout; NULL: help for the whole tool */
 
-/* Parses the options of a subcommand, environment first. Returns the index of the first operand, or
- * minus an exit status; 0 after --help, which it has printed. */
+/* Parses a subcommand's options, environment first. Returns the index of the first operand, or
+ * minus an exit status; 0 after printing --help. */
 int command_options(const struct command *command, const struct option_spec *specs, int argc,
                     char **argv, option_fn take, void *user);
 

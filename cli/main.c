@@ -6,8 +6,11 @@
  */
 #include "cli.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct command *const commands[] = {
     &command_run,     &command_elect,      &command_hold,    &command_acquire, &command_extend,
@@ -29,7 +32,7 @@ const struct command *command_at(size_t index) {
 
 static void print_overview(void) {
     printf("Usage: holdfast [CONNECTION OPTIONS] SUBCOMMAND [OPTIONS] ARGUMENTS\n"
-           "Locks that many processes on many machines share through Redis or Valkey.\n\n"
+           "Distributed locks over Redis, Valkey or ZooKeeper.\n\n"
            "Subcommands:\n");
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++)
         printf("  %-10s %s\n", commands[i]->name, commands[i]->summary);
@@ -38,7 +41,7 @@ static void print_overview(void) {
         "  -u, --url URL              redis://[user:password@]host[:port][/db], valkey://, unix://, local:;\n"
         "                             rediss:// and valkeys:// with TLS; three or more -u: a quorum;\n"
         "                             redis-sentinel://host[:port],.../NAME[/db];\n"
-        "                             redis-cluster://host[:port],...;\n"
+        "                             redis-cluster://host[:port],...[/db];\n"
         "                             zk://[user:password@]host[:port],...[/chroot], with TLS zks://\n"
         "  -h, --host HOST            host name (127.0.0.1)\n"
         "  -p, --port PORT            port (6379)\n"
@@ -47,27 +50,28 @@ static void print_overview(void) {
         "      --user NAME            user name\n"
         "  -a, --password PASSWORD    password; better in a file or in the environment\n"
         "      --password-file FILE   password in the first line of a file\n"
-        "      --sentinel NAME        -h and -p (26379) are sentinels, who know the primary by this name\n"
+        "      --sentinel NAME        -h and -p (26379) are sentinels; the primary's name\n"
         "      --sentinel-password-file FILE  the sentinels' password\n"
-        "      --cluster              -h and -p are nodes of a cluster, who know the others\n"
-        "      --acks N|all|report|off  so many replicas must confirm a lock, and its renewals (off)\n"
-        "      --ack-timeout DUR      how long they have for that (1s)\n"
+        "      --sentinel-confirm     a renewal counts only if most sentinels confirm the primary\n"
+        "      --cluster              -h and -p are nodes of a cluster\n"
+        "      --acks N|all|report|off  how many replicas must confirm a lock and its renewals (off)\n"
+        "      --ack-timeout DUR      time limit for that (1s)\n"
         "      --askpass              ask for the password on the terminal\n"
         "      --tls                  TLS; the server's certificate and name are verified\n"
         "      --cacert FILE          CAs to trust instead of the system's (PEM)\n"
         "      --cacertdir DIR        the same in a directory\n"
-        "      --cert FILE, --key FILE  our own certificate and its key\n"
-        "      --sni NAME             the server's name, if it is not the host\n"
-        "      --insecure             do not verify: anybody may pose as the server\n"
-        "      --no-local             an error, not local:, when no server is configured\n"
-        "  -t, --connect-timeout DUR  give up when no server has answered for this long (10s)\n"
+        "      --cert FILE, --key FILE  client certificate and its key\n"
+        "      --sni NAME             the server's name, if not the host\n"
+        "      --insecure             do not verify: anyone may pose as the server\n"
+        "      --no-local             fail if no server is configured, instead of using local:\n"
+        "  -t, --connect-timeout DUR  give up if no server answers for this long (10s)\n"
         "  -q, --quiet                errors only\n"
-        "  -v, --verbose              say what is going on; twice: everything\n"
+        "  -v, --verbose              more messages; twice: all of them\n"
         "      --json                 output, and messages on stderr, as JSON\n"
         "      --help, --version\n\n"
-        "With nothing configured, REDIS_URL is used, else local:, a private server on this machine.\n"
-        "Durations are numbers with ms, s, m, h or d; without a unit they are seconds.\n"
-        "'holdfast help SUBCOMMAND' tells about one of them; holdfast(1) has it all.\n");
+        "Without these, REDIS_URL is used, else local:, a private server of this user.\n"
+        "Durations are numbers with ms, s, m, h or d; the default is seconds.\n"
+        "See also 'holdfast help SUBCOMMAND' and holdfast(1).\n");
 }
 
 void print_help(const struct command *command) {
@@ -104,9 +108,25 @@ int command_options(const struct command *command, const struct option_spec *spe
     int index = options_parse(specs, command->name, argc, argv, take_or_help, &taker);
     if (index > 0 && taker.help) {
         print_help(command);
-        return 0;
+        return -finish_output();
     }
     return index;
+}
+
+/* The password has been read; unset it, so that no child inherits it. */
+static void forget_secrets(void) {
+    unsetenv("HOLDFAST_PASSWORD");
+    unsetenv("HOLDFAST_PASS");
+}
+
+/* If a standard stream is closed, /dev/null takes its number, opened so that I/O on it still fails.
+ * Otherwise a socket of ours could get our messages, or a signalfd be read as input. */
+static void take_standard_descriptors(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        int mode = fd == STDIN_FILENO ? O_WRONLY : O_RDONLY;
+        if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", mode | O_CLOEXEC) < 0)
+            return; /* There is no /dev/null here. */
+    }
 }
 
 static int run(struct connection *connection, int argc, char **argv) {
@@ -114,6 +134,7 @@ static int run(struct connection *connection, int argc, char **argv) {
     int status = options_environment(connection_options, NULL, connection_option, connection);
     if (status != 0)
         return status;
+    forget_secrets();
     connection->from_flags = true;
     int index = options_parse(connection_options, NULL, argc, argv, take_or_help, &taker);
     if (index < 0)
@@ -122,20 +143,21 @@ static int run(struct connection *connection, int argc, char **argv) {
 
     if (taker.help) {
         print_help(NULL);
-        return fflush(stdout) == 0 ? STATUS_OK : STATUS_OS;
+        return finish_output();
     }
     if (taker.version)
         return command_version.run(connection, 1, argv);
     if (index >= argc)
-        return usage_error(NULL, "no subcommand");
+        return usage_error(NULL, "a SUBCOMMAND is needed, such as run or ls");
     const struct command *command = command_find(argv[index]);
     if (command == NULL)
-        return usage_error(NULL, "'%s' is no subcommand", argv[index]);
+        return no_subcommand(argv[index]);
     return command->run(connection, argc - index, argv + index);
 }
 
 int main(int argc, char **argv) {
     struct connection connection = {0};
+    take_standard_descriptors();
     int status = run(&connection, argc, argv);
     warning_finish(NULL);
     connection_free(&connection);

@@ -1,11 +1,11 @@
 # The benchmark: bench/*.c is one program in <build>/bin, started by bench/run. It sees src/ for one
-# thing only, the embedded scripts: what it compares with has to run the very same ones.
+# thing only, the embedded scripts: the bare exchange that it compares with must run the same ones.
 file(GLOB sources CONFIGURE_DEPENDS bench/*.c)
 set(bench_shared ${PROJECT_SOURCE_DIR}/bench/measure.c ${PROJECT_SOURCE_DIR}/bench/raw.c)
 list(REMOVE_ITEM sources ${bench_shared})
 
-# What the quorum's benchmark has in common with it. Compiled once: clang-tidy 14 stumbles over a va_start that
-# it sees for the second time.
+# Code shared with the quorum's benchmark. Compiled once: clang-tidy 14 stumbles over a va_start that it sees for
+# the second time.
 add_library(hf_bench_shared OBJECT ${bench_shared})
 target_include_directories(hf_bench_shared PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(hf_bench_shared PRIVATE holdfast_static hiredis)
@@ -50,7 +50,7 @@ add_executable(hf_bench_counts bench/counts/pair.c)
 target_link_libraries(hf_bench_counts PRIVATE holdfast)
 hf_compile_target(hf_bench_counts)
 
-# A process of a large fleet, or who asks it, started by bench/fleet/run; public header only.
+# A process of a large fleet, or its survey, started by bench/fleet/run; public header only.
 add_executable(hf_bench_fleet bench/fleet/worker.c)
 target_link_libraries(hf_bench_fleet PRIVATE holdfast_static Threads::Threads)
 hf_compile_target(hf_bench_fleet)

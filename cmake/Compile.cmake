@@ -12,8 +12,8 @@ set(CMAKE_C_EXTENSIONS ON)
 set(CMAKE_C_VISIBILITY_PRESET hidden)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
-# Optimising across files pays, since a call goes through all layers. But whoever links the static library
-# may have another compiler: its objects must hold machine code too, which only gcc can do.
+# Optimising across files pays, since a call goes through all layers. But a program that links the static library
+# may use another compiler: its objects must hold machine code too, which only gcc can do.
 if(CMAKE_C_COMPILER_ID STREQUAL "GNU")
   set(CMAKE_C_COMPILE_OPTIONS_IPO -flto=auto -ffat-lto-objects)
 else()

@@ -3,10 +3,10 @@
 # Compiles every <dir>/<name>.lua into `target` as
 #     const struct hfi_script hfi_script_<name> = {.name, .body, .len, .sha1};
 # and writes what was embedded to <build>/lua/<name>.lua, for redis-cli --eval and the script tests.
-# The SHA-1 is the one SCRIPT LOAD would answer, so the library needs no code for it.
+# The SHA-1 is the one that SCRIPT LOAD would return, so the library needs no code for it.
 #
 # A script whose first line is `-- include: <file>.lua` gets the text of that file instead of the line; so
-# does that file. A file that others include is no script by itself and is not embedded.
+# does that file. A file that others include is not a script itself and is not embedded.
 
 set(HF_LUA_DIR ${CMAKE_CURRENT_BINARY_DIR}/lua)
 set(HF_LUA2C ${CMAKE_CURRENT_LIST_DIR}/lua2c.cmake)
@@ -23,7 +23,7 @@ endfunction()
 
 function(hf_embed_lua target dir)
   file(GLOB scripts CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${dir}/*.lua)
-  # First lines decide the dependencies, so a changed script is also a reason to look again.
+  # First lines decide the dependencies, so a changed script also triggers a new configuration.
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${scripts})
 
   set(preludes "")

@@ -2,7 +2,7 @@
 #
 # Compiles every file of <dir> into `target` as
 #     const struct page_file page_<name>_<extension> = {.body, .len, .etag};
-# for cli/serve_http.c. The tag is of the content, so a browser that has it does not fetch it again.
+# for cli/serve/http.c. The etag is a hash of the content, so a browser that has the file does not fetch it again.
 
 set(HF_PAGE2C ${CMAKE_CURRENT_LIST_DIR}/page2c.cmake)
 

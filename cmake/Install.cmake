@@ -8,7 +8,7 @@ set(bash_dir ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 set(zsh_dir ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
 set(fish_dir ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
-# Directories that are not there yet are noted, so that make uninstall can take them away again (cmake/uninstall.cmake).
+# Directories that are not there yet are noted, so that make uninstall can remove them (cmake/uninstall.cmake).
 set(destinations ${CMAKE_INSTALL_BINDIR} ${CMAKE_INSTALL_INCLUDEDIR}/holdfast ${package_dir}
     ${CMAKE_INSTALL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_MANDIR}/man1 ${CMAKE_INSTALL_MANDIR}/man3)
 if(TARGET holdfast_cli)

@@ -33,7 +33,7 @@ string(REGEX REPLACE "(................................)" "\\1\n" rows "${hex}")
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "'\\\\x\\1'," bytes "${rows}")
 file(WRITE ${OUT}.c
 "/* Generated from ${NAME}.lua; do not edit. */
-#include \"redis/script.h\"
+#include \"redis/wire/script.h\"
 
 static const char body[] = {
 ${bytes}0};

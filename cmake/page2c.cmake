@@ -10,7 +10,7 @@ string(REGEX REPLACE "(................................)" "\\1\n" rows "${hex}")
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "'\\\\x\\1'," bytes "${rows}")
 file(WRITE ${OUT}
 "/* Generated from ${NAME}; do not edit. */
-#include \"serve.h\"
+#include \"serve/serve.h\"
 
 static const char body[] = {
 ${bytes}0};

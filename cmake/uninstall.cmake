@@ -1,5 +1,5 @@
 # Run with cmake -P: MANIFEST (what the last install wrote), DESTDIR (as it was given to the install).
-# Removes the files that were installed, and the directories that the install has made if nobody else uses them.
+# Removes the files that were installed, and the directories that the install created, if they are empty.
 cmake_minimum_required(VERSION 3.22)
 
 if(NOT EXISTS ${MANIFEST})
@@ -14,7 +14,7 @@ foreach(file IN LISTS files)
   endif()
 endforeach()
 
-# What is inside another comes first when the order is turned round.
+# In reverse order, the contents come before their directory.
 cmake_path(REPLACE_FILENAME MANIFEST install_directories.txt OUTPUT_VARIABLE noted)
 set(dirs)
 if(EXISTS ${noted})

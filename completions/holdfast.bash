@@ -1,7 +1,7 @@
-# Completion of holdfast(1) for bash. Which words there are is asked of the tool itself.
+# Completion of holdfast(1) for bash. The tool itself lists the words.
 # shellcheck shell=bash
 
-# The names of locks at the server that the options lead to; asked for once in a second at most.
+# The names of locks on the server that the options name; queried at most once a second.
 _holdfast_names() {
     if [ "$*" != "${_holdfast_names_of-}" ] || [ "$SECONDS" != "${_holdfast_names_at-}" ]; then
         _holdfast_names_all=$("$@" completion --names 2>/dev/null </dev/null)
@@ -11,7 +11,7 @@ _holdfast_names() {
 }
 
 _holdfast() {
-    local tool=$1 current=$2 word words subcommand='' at=1
+    local tool=$1 current=$2 word words values subcommand='' at=1
     words=$("$tool" completion 2>/dev/null) || return 0
     for word in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
         case $'\n'$words in *$'\n'"$word"$'\t'*) subcommand=$word && break ;; esac
@@ -22,6 +22,10 @@ _holdfast() {
     help | completion) words=$(grep -v '^-' <<<"$words") ;;
     *) words=$("$tool" completion "$subcommand" 2>/dev/null) ;;
     esac
+    if [ -n "$subcommand" ] && [ "$COMP_CWORD" -gt $((at + 1)) ] &&
+        values=$("$tool" completion "$subcommand" "${COMP_WORDS[COMP_CWORD-1]}" 2>/dev/null); then
+        words=$values subcommand='' # the values of the preceding option; none: files
+    fi
     case $subcommand,$current in
     *,-*) ;;
     run,* | elect,* | hold,* | acquire,* | extend,* | release,* | unlock,* | show,* | watch,*)
@@ -30,7 +34,7 @@ _holdfast() {
         ;;
     esac
     while IFS=$'\t' read -r word _; do
-        case $word in "$current"*) COMPREPLY+=("$word") ;; esac
+        case $word in "") ;; "$current"*) COMPREPLY+=("$word") ;; esac
     done <<<"$words"
 }
 

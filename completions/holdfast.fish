@@ -1,6 +1,6 @@
-# Completion of holdfast(1) for fish. Which words there are is asked of the tool itself.
+# Completion of holdfast(1) for fish. The tool itself lists the words.
 
-# The names of locks at the server that the options lead to; asked for once in a second at most.
+# The names of locks on the server that the options name; queried at most once a second.
 function __holdfast_names
     set -l now (date +%s)
     if test "$argv $now" != "$__holdfast_names_of"
@@ -18,6 +18,14 @@ function __holdfast_words
     set -l before $tool
     for word in $tokens[2..-1]
         if contains -- $word $names
+            if test (count $tokens) -gt (math (count $before) + 1)
+                # The values of the preceding option; none: files, which fish offers by itself.
+                set -l values ($tool completion $word $tokens[-1] 2>/dev/null)
+                if test $status -eq 0
+                    string join \n -- $values
+                    return
+                end
+            end
             if contains -- $word help completion
                 string match -r '^[^-].*' -- $all
             else

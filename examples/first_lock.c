@@ -1,5 +1,5 @@
 /*
- * The first lock: wait up to five seconds for it, work, give it back.
+ * The first lock: wait for it up to five seconds, work, release it.
  *
  *     cc first_lock.c $(pkg-config --cflags --libs holdfast)
  *     ./first_lock redis://localhost          (without a url: HOLDFAST_URL)
@@ -39,7 +39,7 @@ int main(int argc, char **argv) {
         err = work_alone(client);
 
     if (err == HF_ETIMEDOUT)
-        fprintf(stderr, "somebody else is at work\n");
+        fprintf(stderr, "another process holds the lock\n");
     else if (err != HF_OK)
         fprintf(stderr, "%s: %s\n", hf_strerror(err), hf_last_error()->text);
     hf_close(client);

@@ -46,7 +46,7 @@ static void on_acquired(hf_op *op, const hf_result *result, void *user) {
         return;
     }
     printf("acquired after %ld ticks\n", p->ticks);
-    /* The hold is the owner's that the result names: in a callback it is no thread's. */
+    /* The hold belongs to the owner in the result, not to a thread. */
     int err = hf_lock_release_start(p->lock, result->owner, on_released, p, NULL);
     if (err != HF_OK)
         finish(p, err);

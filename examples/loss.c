@@ -4,10 +4,10 @@
  *     cc loss.c $(pkg-config --cflags --libs holdfast)
  *     ./loss redis://localhost               (without a url: HOLDFAST_URL)
  *
- * A lock can end without our doing: the server lost it, somebody broke it, or we could not renew it
- * in time. This program shows both ways to hear of it: a callback, which is also warned before it
- * happens, and a descriptor for whoever polls anyway. Try `holdfast unlock --force example` while
- * it works. It ends with 3 when the lock was lost.
+ * A lock can end early: the server lost it, another client broke it, or it was not renewed in time.
+ * This program shows two ways to learn of it: a callback, which first gets a warning, and a
+ * descriptor for programs that poll. Try `holdfast unlock --force example` while it works. It exits
+ * with 3 if the lock was lost.
  */
 #include <holdfast/holdfast.h>
 
@@ -17,7 +17,7 @@
 
 enum { SLICES = 600, SLICE_MS = 100, EXIT_LOST = 3 };
 
-/* Runs on the library's dispatch thread. The loss itself is heard of below. */
+/* Runs on the library's dispatch thread. The descriptor below reports the loss itself. */
 static void on_trouble(hf_lock *lock, const hf_event *event, void *user) {
     (void)lock;
     (void)user;

@@ -49,7 +49,7 @@ hear_cluster() { # RESULT
     ln -s "$dir/3.log" "$1.said" # where the replica says it
 }
 
-# The replica is told to, the primary is not.
+# The command goes to the replica, not to the primary.
 forget_cluster() { # KEY
     ask "${ports[0]}" debug replicate del "$1" >/dev/null
 }

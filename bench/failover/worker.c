@@ -4,7 +4,7 @@
  *     hf_bench_failover URL SECONDS
  *
  * Prints "ready" when both are held, then with times in microseconds of the epoch "call BEGAN ENDED RESULT" for each pair
- * and "lost TIME" when it is told that the second is lost. */
+ * and "lost TIME" when the loss of the second is reported. */
 #include <holdfast/holdfast.h>
 
 #include <stdio.h>

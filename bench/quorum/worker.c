@@ -147,7 +147,7 @@ static void wait_for_start(struct plan *plan) {
     printf("ready\n");
     fflush(stdout);
     if (scanf("%" SCNd64 " %" SCNd64, &plan->start_ms, &plan->end_ms) != 2)
-        die("nobody says when to start");
+        die("no start signal on standard input");
     while (wall_us() < plan->start_ms * 1000)
         sleep_ms(1);
 }
@@ -175,7 +175,7 @@ static const struct impl *find_impl(const char *name) {
     for (size_t i = 0; i < sizeof impls / sizeof impls[0]; i++)
         if (strcmp(impls[i].name, name) == 0)
             return &impls[i];
-    die("there is no implementation '%s'", name);
+    die("unknown implementation '%s'", name);
 }
 
 int main(int argc, char **argv) {

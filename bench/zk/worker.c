@@ -2,11 +2,14 @@
  * One run of ZooKeeper's benchmark, as bench/zk/run starts it:
  *
  *     hf_bench_zk holdfast|raw PORT PATH CLIENTS PAIRS SERVER
+ *     hf_bench_zk hold PORT PATH
  *
  * Each of the clients, with a session and a thread of its own, takes and gives back the lock PATH so many times, all of
  * them the same one; raw is for one client. Prints the pairs per second of all, the median of the first client's
  * in microseconds, and the microseconds of processor time that a pair has cost this process and the server, whose pid
  * SERVER is. Bench.java does the same with Curator.
+ *
+ * The second holds the lock and does nothing else, until its input ends. It prints a line when it has the lock.
  */
 #include "bench/zk/worker.h"
 
@@ -50,7 +53,7 @@ static int64_t processor_us(const char *pid) {
     snprintf(path, sizeof path, "/proc/%s/stat", pid);
     FILE *file = fopen(path, "re");
     if (file == NULL)
-        die("there is no process %s", pid);
+        die("no such process: %s", pid);
     size_t len = fread(text, 1, sizeof text - 1, file);
     fclose(file);
     text[len] = '\0';
@@ -127,9 +130,24 @@ static int by_size(const void *a, const void *b) {
     return (*left > *right) - (*left < *right);
 }
 
+static int hold(int port, const char *path) {
+    struct worker worker = {.pairs = 1};
+    open_worker(&worker, false, port, path);
+    check(hf_lock_acquire(worker.lock), "acquire");
+    puts("held");
+    fflush(stdout);
+    while (getchar() != EOF)
+        ;
+    check(hf_lock_release(worker.lock), "release");
+    close_worker(&worker);
+    return 0;
+}
+
 int main(int argc, char **argv) {
+    if (argc == 4 && strcmp(argv[1], "hold") == 0)
+        return hold(atoi(argv[2]), argv[3]);
     if (argc != 7)
-        die("usage: hf_bench_zk holdfast|raw PORT PATH CLIENTS PAIRS SERVER");
+        die("usage: hf_bench_zk holdfast|raw PORT PATH CLIENTS PAIRS SERVER, or hold PORT PATH");
     int port = atoi(argv[2]), clients = atoi(argv[4]), pairs = atoi(argv[5]);
     if (clients < 1 || clients > MAX_CLIENTS || pairs < 1)
         die("from 1 to %d clients, and some pairs", MAX_CLIENTS);

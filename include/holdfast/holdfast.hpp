@@ -9,19 +9,16 @@
  *     std::unique_lock maybe(nightly, 5s);            // waits up to 5 s
  *     if (!maybe) ...
  *
- * Everything here is a thin, inline layer over <holdfast/holdfast.h>, which remains the manual:
- * what it says about threads, owners, leases and blocking is true here too. What differs:
- *   - What C returns as a negative code is thrown as holdfast::error. "Busy" and "the wait is over"
- *     are answers, not errors, wherever the return value can say so.
- *   - unlock() never throws, since guards call it in their destructors; it calls on_unlock_error()
- *     instead. To be told of a loss on the spot, end with release(), which throws:
- *     maybe.release()->release();
- *   - Callbacks must not throw: an exception that escapes from one ends the program.
- *   - A hold belongs to the thread that took it, so a guard must not be moved to another thread and
- *     unlocked there.
+ * A thin, inline layer over <holdfast/holdfast.h>, which remains the manual. What differs:
+ *   - Negative codes are thrown as holdfast::error, except "busy" and "the wait is over" where the
+ *     return value can say so.
+ *   - unlock() never throws, since destructors call it; it calls on_unlock_error() instead. To
+ *     learn of a loss on the spot, end with release(), which throws: maybe.release()->release();
+ *   - Callbacks must not throw: that ends the program.
+ *   - A hold belongs to its thread: do not move a guard to another thread and unlock it there.
  *
- * Objects are moved, not copied, and a moved-from one may only be assigned to or destroyed. A
- * client may be destroyed before its locks; after that they may only be destroyed, too.
+ * Objects can be moved, not copied; a moved-from one may only be assigned to or destroyed. A client
+ * may be destroyed before its locks, which may then only be destroyed, too.
  */
 #ifndef HOLDFAST_HOLDFAST_HPP
 #define HOLDFAST_HOLDFAST_HPP
@@ -48,10 +45,10 @@ public:
     explicit error(const hf_error &details)
         : std::runtime_error(sentence(details)), details_(details) {}
 
-    int code() const noexcept { return details_.code; }           /* HF_E... */
-    int sys_errno() const noexcept { return details_.sys_errno; } /* errno behind it, or 0 */
-    const char *node() const noexcept { return details_.node; }   /* which server, or "" */
-    const char *text() const noexcept { return details_.text; }   /* the server's words, or ours */
+    int code() const noexcept { return details_.code; }
+    int sys_errno() const noexcept { return details_.sys_errno; }
+    const char *node() const noexcept { return details_.node; }
+    const char *text() const noexcept { return details_.text; } /* the server's message, or ours */
 
 private:
     static std::string sentence(const hf_error &details) {
@@ -68,7 +65,7 @@ private:
 
 namespace detail {
 
-/* The details of this thread's last failure, if they are those of `code`. */
+/* This thread's last failure, if it is `code`. */
 inline hf_error last_error(int code) noexcept {
     hf_error details = {};
     const hf_error *last = hf_last_error();
@@ -87,7 +84,6 @@ inline void check(int code) {
         fail(code);
 }
 
-/* For calls that may be answered with "no". */
 inline bool granted(int code) {
     if (code == HF_EBUSY || code == HF_ETIMEDOUT)
         return false;
@@ -95,7 +91,7 @@ inline bool granted(int code) {
     return true;
 }
 
-/* Rounded up; what is too long for the clock is for ever. */
+/* Rounded up; too long for the clock is for ever. */
 template <class Rep, class Period>
 inline std::int64_t whole_ms(const std::chrono::duration<Rep, Period> &time) {
     constexpr double for_ever_ms = 1e15;
@@ -105,7 +101,7 @@ inline std::int64_t whole_ms(const std::chrono::duration<Rep, Period> &time) {
     return ms < for_ever_ms ? static_cast<std::int64_t>(ms) : HF_FOREVER;
 }
 
-/* Calls `attempt` with the time that is left, and again if the clock was set back meanwhile. */
+/* Calls `attempt` with the time left, and again if the clock was set back. */
 template <class Clock, class Duration, class Attempt>
 inline bool until(const std::chrono::time_point<Clock, Duration> &end, Attempt attempt) {
     for (auto now = Clock::now(); now < end; now = Clock::now())
@@ -137,8 +133,8 @@ inline void close_quietly(hf_client *client) {
     hf_close(client);
 }
 
-/* A function object given to C as a pair of pointer and `user`. A running one lives on while it
- * replaces or destroys itself; C waits for one that runs on another thread. */
+/* A function object as C's pair of pointer and `user`. A running one survives its own replacement
+ * or destruction; C waits for one on another thread. */
 template <class... Args> class callback {
 public:
     using function = std::function<void(Args...)>;
@@ -181,7 +177,7 @@ public:
         detail::check(hf_client_stats(native_handle(), &stats));
         return stats;
     }
-    /* The same as a text in the format of OpenMetrics. */
+    /* As OpenMetrics text. */
     std::string metrics() const {
         char *text = nullptr;
         detail::check(hf_client_metrics(native_handle(), &text));
@@ -189,7 +185,7 @@ public:
         return owned.get();
     }
 
-    /* With HF_MANUAL_DISPATCH. dispatch() returns how many callbacks ran. */
+    /* With HF_MANUAL_DISPATCH. */
     int dispatch_fd() const {
         int fd = hf_dispatch_fd(native_handle());
         detail::check(fd);
@@ -216,7 +212,7 @@ private:
 
 /* ---- Waiting --------------------------------------------------------------------------------- */
 
-/* Ends waits from another thread: its native_handle() goes into the options of the wait. */
+/* Ends waits from another thread: put its native_handle() into their options. */
 class cancel_switch {
 public:
     cancel_switch() {
@@ -234,14 +230,14 @@ private:
     detail::owned<hf_cancel, hf_cancel_free> handle_;
 };
 
-/* An operation in progress. Destroying this object does not end the operation. */
+/* An operation in progress, which outlives this object. */
 class op {
 public:
     op() = default;
     explicit op(hf_op *started) noexcept : handle_(started) {}
 
     void cancel() noexcept { hf_op_cancel(native_handle()); }
-    /* Nothing: it is not complete yet. Whether it succeeded is in the result's code. */
+    /* Empty: not complete yet. The result's code says whether it succeeded. */
     template <class Rep, class Period>
     std::optional<hf_result> wait_for(const std::chrono::duration<Rep, Period> &wait) const {
         return wait_ms(detail::whole_ms(wait));
@@ -254,7 +250,7 @@ public:
 private:
     std::optional<hf_result> wait_ms(std::int64_t limit_ms) const {
         hf_result result = HF_RESULT_INIT;
-        result.code = 1; /* which no operation has: then hf_op_wait() itself failed */
+        result.code = 1; /* no operation's code: hf_op_wait() itself failed */
         int code = hf_op_wait(native_handle(), limit_ms, &result);
         if (result.code != 1)
             return result;
@@ -273,7 +269,7 @@ template <class Done> void completed(hf_op *, const hf_result *result, void *use
     (*done)(*result);
 }
 
-/* Runs start(callback, user, &op) with a copy of `done`, which the callback frees. */
+/* Calls `start` with a copy of `done`, freed by the callback. */
 template <class Start, class Done> op begin(Start start, Done &&done) {
     using kept = std::decay_t<Done>;
     auto copy = std::make_unique<kept>(std::forward<Done>(done));
@@ -287,8 +283,8 @@ template <class Start, class Done> op begin(Start start, Done &&done) {
 
 /* ---- Locks ----------------------------------------------------------------------------------- */
 
-/* A lock of any kind: Lockable and TimedLockable, for the thread that calls. Nests like
- * std::recursive_timed_mutex, except for the kinds that say otherwise. */
+/* A lock of any kind: Lockable and TimedLockable. Nests like std::recursive_timed_mutex, except for
+ * HF_NONREENTRANT. */
 class mutex {
 public:
     mutex(const client &owner, std::string_view name,
@@ -298,10 +294,9 @@ public:
             hf_lock_new_with(owner.native_handle(), name.data(), name.size(), &options, &made));
         handle_.reset(made);
     }
-    /* `flags` as HF_SPIN and its like. */
     mutex(const client &owner, std::string_view name, hf_kind kind, unsigned flags = 0)
         : mutex(owner, name, detail::kind_of(kind, flags)) {}
-    /* Some values of a group, all or none: hf_lock_new_group(). */
+    /* hf_lock_new_group() */
     mutex(const client &owner, std::string_view group,
           const std::vector<std::string_view> &values) {
         std::vector<hf_bytes> bytes;
@@ -314,9 +309,8 @@ public:
         handle_.reset(made);
     }
 
-    /* One lock out of many, all or nothing: hf_lock_new_all(). The members may be of any kind and
-     * client, and may be destroyed. Of a shared_mutex it takes the writer's side; for the other there
-     * is reader(). */
+    /* hf_lock_new_all(); the members may be destroyed. A shared_mutex stands for its writer's side;
+     * see reader(). */
     template <class... Others> static mutex all(const mutex &first, const Others &...others) {
         return all(std::vector<const mutex *>{&first, &static_cast<const mutex &>(others)...});
     }
@@ -356,19 +350,19 @@ public:
             on_unlock_error_(detail::last_error(code));
     }
 
-    /* Is given what unlock() cannot throw. Set it before the lock is shared with other threads. */
+    /* Receives what unlock() cannot throw. Set it before threads share the lock. */
     void on_unlock_error(std::function<void(const hf_error &)> handler) {
         on_unlock_error_ = std::move(handler);
     }
 
-    /* A fixed lease for lock() and its like; zero, the default, means the watchdog. Not while other
+    /* A fixed lease for lock() and the like; zero, the default: the watchdog. Not while other
      * threads lock. */
     template <class Rep, class Period>
     void set_lease(const std::chrono::duration<Rep, Period> &lease) {
         lease_ms_ = detail::whole_ms(lease);
     }
 
-    /* With all options. The second returns nothing if the lock was not acquired in time. */
+    /* With all options. Empty: not acquired in time. */
     hf_result acquire(const hf_acquire_options &options = HF_ACQUIRE_INIT) {
         hf_result result = HF_RESULT_INIT;
         detail::check(hf_lock_acquire_with(native_handle(), &options, &result));
@@ -385,11 +379,16 @@ public:
     void extend(const std::chrono::duration<Rep, Period> &lease, hf_owner owner = 0) {
         detail::check(hf_lock_extend_as(native_handle(), owner, detail::whole_ms(lease)));
     }
-    /* The owner in the result is for release() and the like. */
     hf_result adopt(const char *handle, std::chrono::milliseconds lease = {}) {
         hf_result result = HF_RESULT_INIT;
         detail::check(hf_lock_adopt(native_handle(), handle, lease.count(), &result));
         return result;
+    }
+    /* For adopt(), by any client. */
+    std::string handle(hf_owner owner = 0) const {
+        char text[HF_HANDLE_MAX];
+        detail::check(hf_lock_handle(native_handle(), owner, text, sizeof text));
+        return text;
     }
     bool break_lock() {
         bool broken = false;
@@ -397,7 +396,7 @@ public:
         return broken;
     }
 
-    /* Questions to the server. ttl(): -1 ms: it has no end; -2 ms: nobody holds it. */
+    /* From the server. ttl(): -1 ms: no end; -2 ms: not held. */
     bool is_locked() const {
         bool locked = false;
         detail::check(hf_lock_is_locked(native_handle(), &locked));
@@ -419,7 +418,6 @@ public:
         return std::chrono::milliseconds(ttl_ms);
     }
 
-    /* Questions answered from memory. */
     std::chrono::milliseconds remaining(hf_owner owner = 0) const noexcept {
         return std::chrono::milliseconds(hf_lock_remaining_ms_as(native_handle(), owner));
     }
@@ -432,15 +430,15 @@ public:
         return detail::name_of(native_handle(), hf_lock_name);
     }
 
-    /* Sets the handler for trouble with any hold of this client on this name; it runs on the
-     * dispatch thread. An empty function removes it. */
+    /* For events of any hold of this client on this name; runs on the dispatch thread. An empty
+     * function removes it. */
     void on_lost(std::function<void(const hf_event &)> handler) {
         detail::check(hf_lock_on_lost(native_handle(), nullptr, nullptr));
-        on_lost_ = told();
+        on_lost_ = callback_type();
         if (!handler)
             return;
-        told wanted(std::move(handler));
-        detail::check(hf_lock_on_lost(native_handle(), tell, wanted.user()));
+        callback_type wanted(std::move(handler));
+        detail::check(hf_lock_on_lost(native_handle(), deliver, wanted.user()));
         on_lost_ = std::move(wanted);
     }
     int lost_fd() const {
@@ -469,12 +467,12 @@ public:
     native_handle_type native_handle() const noexcept { return handle_.get(); }
 
 private:
-    using told = detail::callback<const hf_event &>;
+    using callback_type = detail::callback<const hf_event &>;
 
     explicit mutex(hf_lock *made) noexcept : handle_(made) {}
 
-    static void tell(hf_lock *, const hf_event *event, void *user) noexcept {
-        told::call(user, *event);
+    static void deliver(hf_lock *, const hf_event *event, void *user) noexcept {
+        callback_type::call(user, *event);
     }
 
     int acquire_for(std::int64_t wait_ms) {
@@ -486,15 +484,14 @@ private:
         return hf_lock_acquire_with(native_handle(), &options, nullptr);
     }
 
-    told on_lost_; /* outlives the handle that calls it */
+    callback_type on_lost_; /* outlives the handle that calls it */
     std::function<void(const hf_error &)> on_unlock_error_;
     std::int64_t lease_ms_ = HF_WATCHDOG;
     detail::owned<hf_lock, hf_lock_free> handle_;
 };
 
-/* A read/write lock: SharedTimedLockable, for std::shared_lock and the rest. lock() is the writer's
- * side, lock_shared() the readers'; a reader that wants to write gets HF_EDEADLK, a writer may
- * read. Both sides nest. */
+/* A read/write lock: SharedTimedLockable. lock() is the writer's side, lock_shared() the readers';
+ * a reader that wants to write gets HF_EDEADLK, a writer may read. Both nest. */
 class shared_mutex {
 public:
     shared_mutex(const client &owner, std::string_view name)
@@ -524,7 +521,6 @@ public:
     }
     void unlock_shared() noexcept { reader_.unlock(); }
 
-    /* Covers both sides. */
     void on_lost(const std::function<void(const hf_event &)> &handler) {
         writer_.on_lost(handler);
         reader_.on_lost(handler);
@@ -534,7 +530,6 @@ public:
         reader_.on_unlock_error(handler);
     }
 
-    /* Each side by itself, with everything a lock can do. */
     mutex &writer() noexcept { return writer_; }
     mutex &reader() noexcept { return reader_; }
     operator const mutex &() const noexcept { return writer_; } /* for mutex::all() */
@@ -545,8 +540,7 @@ private:
 
 /* ---- Semaphores and latches ------------------------------------------------------------------ */
 
-/* A number of permits, which belong to nobody in particular; acquire, try_acquire and release are
- * those of std::counting_semaphore. */
+/* Permits without owners, with the names of std::counting_semaphore. */
 class semaphore {
 public:
     semaphore(const client &owner, std::string_view name) {
@@ -555,7 +549,7 @@ public:
         handle_.reset(made);
     }
 
-    /* Sets the number if the semaphore does not exist; a TTL of zero is none. */
+    /* If the semaphore does not exist; a TTL of zero is none. */
     bool try_set(std::int64_t permits, std::chrono::milliseconds ttl = {}) {
         bool was_set = false;
         detail::check(hf_sem_try_set(native_handle(), permits, ttl.count(), &was_set));
@@ -613,7 +607,6 @@ private:
     detail::owned<hf_sem, hf_sem_free> handle_;
 };
 
-/* Permits with leases: each is an object that gives itself back. */
 class permits {
 public:
     permits(const client &owner, std::string_view name) {
@@ -624,12 +617,12 @@ public:
 
     permits(permits &&) noexcept = default;
     permits &operator=(permits &&other) noexcept {
-        handle_ = std::move(other.handle_); /* first, since it ends the callback */
+        handle_ = std::move(other.handle_);
         on_lost_ = std::move(other.on_lost_);
         return *this;
     }
 
-    /* If it does not exist; in any case. */
+    /* If it does not exist; always. */
     bool try_set(std::int64_t number) {
         bool was_set = false;
         detail::check(hf_permits_try_set(native_handle(), number, &was_set));
@@ -638,7 +631,7 @@ public:
     void set(std::int64_t number) { detail::check(hf_permits_set(native_handle(), number)); }
     void add(std::int64_t delta) { detail::check(hf_permits_add(native_handle(), delta)); }
 
-    /* One permit, renewed until it is given back; and with all options, all permits or none. */
+    /* One permit, renewed until released; with options: all or none. */
     hf_permit_id acquire() {
         hf_permit_id id;
         detail::check(hf_permits_acquire(native_handle(), &id));
@@ -669,7 +662,7 @@ public:
     void extend(const hf_permit_id &id, std::chrono::milliseconds lease) {
         detail::check(hf_permits_extend(native_handle(), &id, lease.count()));
     }
-    /* -1 ms: it has no end. */
+    /* -1 ms: no end */
     std::chrono::milliseconds lease(const hf_permit_id &id) const {
         std::int64_t lease_ms = 0;
         detail::check(hf_permits_lease_ms(native_handle(), &id, &lease_ms));
@@ -690,14 +683,14 @@ public:
         return deleted;
     }
 
-    /* As mutex::on_lost(), with the id of the permit, which is valid during the call. */
+    /* As mutex::on_lost(), with the permit's id, valid during the call. */
     void on_lost(std::function<void(const char *, const hf_event &)> handler) {
         detail::check(hf_permits_on_lost(native_handle(), nullptr, nullptr));
-        on_lost_ = told();
+        on_lost_ = callback_type();
         if (!handler)
             return;
-        told wanted(std::move(handler));
-        detail::check(hf_permits_on_lost(native_handle(), tell, wanted.user()));
+        callback_type wanted(std::move(handler));
+        detail::check(hf_permits_on_lost(native_handle(), deliver, wanted.user()));
         on_lost_ = std::move(wanted);
     }
     int lost_fd() const {
@@ -714,10 +707,10 @@ public:
     native_handle_type native_handle() const noexcept { return handle_.get(); }
 
 private:
-    using told = detail::callback<const char *, const hf_event &>;
+    using callback_type = detail::callback<const char *, const hf_event &>;
 
-    static void tell(hf_permits *, const char *id, const hf_event *event, void *user) noexcept {
-        told::call(user, id, *event);
+    static void deliver(hf_permits *, const char *id, const hf_event *event, void *user) noexcept {
+        callback_type::call(user, id, *event);
     }
 
     std::int64_t number(int (*question)(hf_permits *, std::int64_t *)) const {
@@ -726,11 +719,11 @@ private:
         return answer;
     }
 
-    told on_lost_; /* outlives the handle that calls it */
+    callback_type on_lost_;
     detail::owned<hf_permits, hf_permits_free> handle_;
 };
 
-/* A permit for a scope: the destructor gives it back, and never throws. Its `permits` must outlive
+/* A permit for a scope: the destructor releases it, and never throws. Its `permits` must outlive
  * it. */
 class permit {
 public:
@@ -749,7 +742,7 @@ public:
     ~permit() { give_back(); }
 
     const hf_permit_id &id() const noexcept { return id_; }
-    /* Gives it back now, and throws what the destructor cannot. */
+    /* Throws what the destructor cannot. */
     void release() { detail::check(give_back()); }
 
 private:
@@ -762,7 +755,7 @@ private:
     hf_permit_id id_;
 };
 
-/* Counted down by some, waited for by others; the names are those of std::latch. */
+/* With the names of std::latch. */
 class latch {
 public:
     latch(const client &owner, std::string_view name) {
@@ -771,7 +764,7 @@ public:
         handle_.reset(made);
     }
 
-    /* Closes it if it is open. */
+    /* If it is open. */
     bool try_set(std::int64_t count) {
         bool was_set = false;
         detail::check(hf_latch_try_set(native_handle(), count, &was_set));
@@ -814,20 +807,27 @@ private:
 
 /* ---- Listening ------------------------------------------------------------------------------- */
 
-/* Hears what the server says of a name: hf_listen(). The handler runs on the dispatch thread; it may destroy the listener. */
+/* hf_listen(); the handler runs on the dispatch thread, and may destroy the listener. */
 class listener {
 public:
     listener(const client &owner, std::string_view name,
              std::function<void(const hf_news &)> handler)
         : on_news_(std::move(handler)) {
         hf_listener *made = nullptr;
-        detail::check(hf_listen_bytes(owner.native_handle(), name.data(), name.size(), tell,
+        detail::check(hf_listen_bytes(owner.native_handle(), name.data(), name.size(), deliver,
                                       on_news_.user(), &made));
+        handle_.reset(made);
+    }
+    /* Breaks of all names: hf_listen_breaks(). */
+    listener(const client &owner, std::function<void(const hf_news &)> handler)
+        : on_news_(std::move(handler)) {
+        hf_listener *made = nullptr;
+        detail::check(hf_listen_breaks(owner.native_handle(), deliver, on_news_.user(), &made));
         handle_.reset(made);
     }
     listener(listener &&) noexcept = default;
     listener &operator=(listener &&other) noexcept {
-        handle_ = std::move(other.handle_); /* first, since it ends the callback */
+        handle_ = std::move(other.handle_);
         on_news_ = std::move(other.on_news_);
         return *this;
     }
@@ -836,13 +836,13 @@ public:
     native_handle_type native_handle() const noexcept { return handle_.get(); }
 
 private:
-    using told = detail::callback<const hf_news &>;
+    using callback_type = detail::callback<const hf_news &>;
 
-    static void tell(hf_listener *, const hf_news *news, void *user) noexcept {
-        told::call(user, *news);
+    static void deliver(hf_listener *, const hf_news *news, void *user) noexcept {
+        callback_type::call(user, *news);
     }
 
-    told on_news_; /* outlives the handle that calls it */
+    callback_type on_news_;
     detail::owned<hf_listener, hf_listener_free> handle_;
 };
 

@@ -1,10 +1,10 @@
 /*
- * Making one lock out of many. From then on it is a lock like any other: lock.c.
+ * Making a joint lock. From then on it is a lock like any other: lock.c.
  *
- * Here members are checked, put in order and copied, on the caller's thread; what it means to hold all of
- * them is src/joint/all.c. Its client is the first member's.
+ * Here members are checked, sorted and copied, on the caller's thread; how they are held together
+ * is in src/joint/multi/all.c. Its client is the first member's.
  */
-#include "joint/all.h"
+#include "joint/multi/all.h"
 #include "api/handle.h"
 
 #include <inttypes.h>
@@ -13,8 +13,8 @@
 
 #define TAIL_LEN 17 /* of its name: a zero byte, and 16 digits */
 
-static const struct hfi_handle_type type = {.needs = "a lock of several needs members",
-                                            .tell = hfi_lock_tell};
+static const struct hfi_handle_type type = {.needs = "a multi-lock needs at least one member",
+                                            .run_callback = hfi_lock_run_callback};
 
 /* ---- Members ---- */
 
@@ -30,7 +30,7 @@ static bool add(struct members *members, const struct hfi_part *part) {
     return true;
 }
 
-/* One that is such a lock itself counts as its members. */
+/* A member that is a joint lock itself counts as its members. */
 static bool add_handle(struct members *members, const struct hfi_handle *handle) {
     const struct hfi_part one = {.core = &handle->client->core,
                                  .kind = handle->kind,
@@ -50,7 +50,7 @@ static int compare_bytes(const char *a, size_t a_len, const char *b, size_t b_le
     return order != 0 ? order : (a_len > b_len) - (a_len < b_len);
 }
 
-/* Client, part, name: any order will do, as long as all of this process agree. */
+/* Client, part, name: any order will do, as long as it is the same in the whole process. */
 static int compare_members(const struct hfi_part *a, const struct hfi_part *b) {
     int order = strcmp(a->core->id, b->core->id);
     if (order == 0)
@@ -67,7 +67,7 @@ static void put_in_order(struct hfi_parts *parts) {
     }
 }
 
-/* An owner would get in its own way. */
+/* An owner would block itself. */
 static bool collide(const struct hfi_part *a, const struct hfi_part *b) {
     if (a->core != b->core)
         return false;
@@ -84,7 +84,7 @@ static bool is_any_twice(const struct members *members) {
     return false;
 }
 
-/* Its client is open, and this process'. */
+/* Its client is open, and belongs to this process. */
 static int check_client(hf_lock *lock) {
     struct hfi_entry entry;
     int err = hfi_enter(lock->handle.client, &entry);
@@ -93,11 +93,11 @@ static int check_client(hf_lock *lock) {
     return hfi_remember(err, NULL);
 }
 
-/* Its members are held by the owner of the whole, and that of a cohort is the process. */
+/* The owner of the joint lock holds its members, but the owner of a cohort is the process. */
 static int refuse_cohort(void) {
     hf_error error;
     hfi_error_clear(&error);
-    return hfi_remember(hfi_fail(&error, HF_ENOTSUP, "a lock of several has no HF_COHORT members"),
+    return hfi_remember(hfi_fail(&error, HF_ENOTSUP, "a multi-lock cannot have HF_COHORT members"),
                         &error);
 }
 
@@ -111,10 +111,10 @@ static int gather(hf_lock *const *locks, size_t len, struct members *members) {
         if (hfi_handle_is_cohort(&locks[i]->handle))
             return refuse_cohort();
         if (!add_handle(members, &locks[i]->handle))
-            return hfi_invalid("a lock of several has 64 members at most");
+            return hfi_invalid("a multi-lock can have at most 64 members");
     }
     if (is_any_twice(members))
-        return hfi_invalid("a lock of several has each member once");
+        return hfi_invalid("a member is listed twice in a multi-lock");
     return HF_OK;
 }
 
@@ -130,7 +130,7 @@ static uint64_t mix(uint64_t hash, const void *bytes, size_t len) {
     return hash;
 }
 
-/* Locks whose names look alike once they are joined are not the same, nor are those of other clients. */
+/* Joint locks whose joined names look alike are not the same, nor are those of other clients. */
 static uint64_t identity(const struct members *members) {
     uint64_t hash = UINT64_C(14695981039346656037);
     for (size_t i = 0; i < members->len; i++) {
@@ -196,7 +196,7 @@ int hf_lock_new_all(hf_lock *const *locks, size_t len, hf_lock **ret_lock) {
     if (locks == NULL || len == 0)
         return hfi_invalid(type.needs);
     if (ret_lock == NULL)
-        return hfi_invalid("no place for the handle");
+        return hfi_invalid("the pointer for the new handle is NULL");
     int err = gather(locks, len, &members);
     if (err != HF_OK)
         return err;

@@ -1,58 +1,48 @@
 /*
  * Running an operation. Synchronous is asynchronous plus waiting: the same operation, begun on the
- * calling thread, with an executor on its stack; while it waits it does what the engine needs of it,
- * so no thread stands between it and its reply.
+ * calling thread, with an executor on its stack. While it waits it drives the engine's connection
+ * or borrows the keeper's loop, so no thread stands between the caller and its reply.
  */
 #include "api/client.h"
-#include "api/sized.h"
-#include "net/keeper.h"
+#include "api/versioned_struct.h"
+#include "net/driver/keeper.h"
+#include "task/thread.h"
 
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
-int hfi_remember(int err, const hf_error *error) {
-    struct hfi_self *self = hfi_self();
-    if (err == HF_OK || self == NULL)
-        return err;
-    if (error != NULL && error->code == err)
-        self->last = *error;
-    else
-        hfi_error_clear(&self->last);
-    if (self->last.text[0] == '\0')
-        hfi_fail(&self->last, err, "%s", hf_strerror(err));
-    self->last.code = err;
-    return err;
-}
-
-/* What is about no lock in particular is about the server. On a client that cannot be closed
- * meanwhile. */
+/* An operation without a lock is on the server. The client cannot be closed meanwhile. */
 static const struct hfi_kind *kind_of(const hf_client *client, const struct hfi_op_args *args) {
     struct hfi_engine *engine = client->core.engine;
     return args->kind != NULL ? args->kind : engine->ops->server(engine);
 }
 
-static void attend(const hf_client *client, struct hf_op *op, struct hfi_guest *guest) {
+static void drive(const hf_client *client, struct hf_op *op, struct hfi_borrower *borrower) {
     const struct hfi_call_ops *ops = op->kind->ops;
-    if (ops->attend != NULL)
-        ops->attend(op->call);
+    if (ops->drive != NULL)
+        ops->drive(op->call);
     else
-        hfi_keeper_attend(client->keeper, guest);
+        hfi_keeper_run_borrowed(client->keeper, borrower);
+}
+
+static int enter_with(hf_client *client, const struct hfi_op_args *args, struct hfi_entry *entry) {
+    return hfi_cancel_is_forked(args->cancel) ? HF_EFORKED : hfi_enter(client, entry);
 }
 
 int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret) {
     struct hfi_entry entry;
-    struct hfi_self *self = hfi_self();
+    struct hfi_thread_record *self = hfi_thread_record();
     if (self == NULL)
         return HF_ENOMEM;
     if (self->in_callback != NULL)
         return hfi_remember(HF_EDEADLK, NULL);
-    int err = hfi_enter(client, &entry);
+    int err = enter_with(client, args, &entry);
     if (err != HF_OK)
         return hfi_remember(err, NULL);
 
     struct hfi_exec exec;
-    struct hfi_guest guest = {.exec = &exec};
+    struct hfi_borrower borrower = {.exec = &exec};
     hfi_exec_init(&exec);
     exec.undisturbed = args->cancel == NULL;
     args->kind = kind_of(client, args);
@@ -60,17 +50,17 @@ int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret) {
     args->exec = &exec;
     struct hf_op *op = hfi_op_new(&client->core, args);
     if (op != NULL) {
-        bool by_keeper = args->kind->ops->attend == NULL;
+        bool by_keeper = args->kind->ops->drive == NULL;
         if (by_keeper)
-            hfi_keeper_sit(client->keeper, &guest);
+            hfi_keeper_borrow(client->keeper, &borrower);
         hfi_op_begin(op);
         while (!hfi_op_is_complete(op))
             if (!hfi_exec_run(&exec))
-                attend(client, op, &guest);
-        hfi_exec_run(&exec); /* what was still in the mailbox */
+                drive(client, op, &borrower);
+        hfi_exec_run(&exec); /* events still in the mailbox */
         if (by_keeper)
-            hfi_keeper_stand_up(client->keeper, &guest);
-        hfi_sized_write(&hfi_sized_result, &op->work->result, ret);
+            hfi_keeper_return(client->keeper, &borrower);
+        hfi_versioned_write(&hfi_versioned_result, &op->work->result, ret);
         err = hfi_remember(op->work->result.code, &op->work->result.error);
         hfi_task_unref(&op->task);
     } else {
@@ -83,7 +73,7 @@ int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret) {
 
 int hfi_start_async(hf_client *client, struct hfi_op_args *args, hf_op **ret_op) {
     struct hfi_entry entry;
-    int err = hfi_enter(client, &entry);
+    int err = enter_with(client, args, &entry);
     if (err != HF_OK)
         return hfi_remember(err, NULL);
     struct hfi_dispatcher *dispatcher = &client->dispatcher;
@@ -108,17 +98,23 @@ int hfi_start_async(hf_client *client, struct hfi_op_args *args, hf_op **ret_op)
 }
 
 void hf_op_cancel(hf_op *op) {
-    if (op != NULL && getpid() == op->core->pid)
-        hfi_task_post(&op->task, HFI_OP_CANCEL);
+    if (op == NULL || getpid() != op->core->pid)
+        return;
+    int state = hfi_thread_cancel_disable();
+    hfi_task_post(&op->task, HFI_OP_CANCEL);
+    hfi_thread_cancel_restore(state);
 }
 
 void hf_op_free(hf_op *op) {
-    if (op != NULL && getpid() == op->core->pid)
-        hfi_task_unref(&op->task);
+    if (op == NULL || getpid() != op->core->pid)
+        return;
+    int state = hfi_thread_cancel_disable();
+    hfi_task_unref(&op->task);
+    hfi_thread_cancel_restore(state);
 }
 
 int hf_op_wait(hf_op *op, int64_t wait_ms, hf_result *ret) {
-    const struct hfi_self *self = hfi_self();
+    const struct hfi_thread_record *self = hfi_thread_record();
     if (op == NULL || wait_ms < HF_FOREVER)
         return hfi_remember(HF_EINVAL, NULL);
     if (getpid() != op->core->pid)
@@ -127,18 +123,18 @@ int hf_op_wait(hf_op *op, int64_t wait_ms, hf_result *ret) {
         return hfi_remember(HF_EDEADLK, NULL);
     hf_error error;
     hfi_error_clear(&error);
-    int state, err = hfi_sized_check(&hfi_sized_result, ret, &error);
+    int err = hfi_versioned_check(&hfi_versioned_result, ret, &error);
     if (err != HF_OK)
         return hfi_remember(err, &error);
     err = HF_EPENDING;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    int state = hfi_thread_cancel_disable();
     if (hfi_op_await(op, hfi_after_ms(hfi_now_ms(), wait_ms))) {
         hf_result room;
         const hf_result *result = hfi_op_result(op, &room);
         err = result->code;
         error = result->error;
-        hfi_sized_write(&hfi_sized_result, result, ret);
+        hfi_versioned_write(&hfi_versioned_result, result, ret);
     }
-    pthread_setcancelstate(state, NULL);
+    hfi_thread_cancel_restore(state);
     return hfi_remember(err, &error);
 }

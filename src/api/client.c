@@ -9,17 +9,18 @@
 #include "api/handle.h"
 #include "api/listen.h"
 #include "api/options.h"
-#include "api/sized.h"
 #include "api/urls.h"
-#include "joint/quorum.h"
-#include "net/keeper.h"
+#include "api/versioned_struct.h"
+#include "base/clock.h"
+#include "joint/quorum/quorum.h"
+#include "net/driver/keeper.h"
 #include "scheme/scheme.h"
+#include "task/thread.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/random.h>
 #include <time.h>
 #include <unistd.h>
@@ -35,11 +36,6 @@ int hf_version_num(void) {
     return HF_VERSION_NUM;
 }
 
-static void free_fork_mark(const atomic_int *page) {
-    if (page != NULL)
-        munmap((void *)(uintptr_t)page, (size_t)sysconf(_SC_PAGESIZE));
-}
-
 void hfi_client_ref(hf_client *client) {
     atomic_fetch_add_explicit(&client->refs, 1, memory_order_relaxed);
 }
@@ -52,8 +48,8 @@ void hfi_client_unref(hf_client *client) {
     pthread_mutex_destroy(&client->handles_mtx);
     pthread_cond_destroy(&client->handles_cond);
     hfi_cohorts_clear(&client->cohorts);
-    hfi_diaries_clear(&client->diaries);
-    free_fork_mark(client->not_forked);
+    hfi_name_stats_table_clear(&client->stats_table);
+    hfi_fork_mark_free(client->not_forked);
     hfi_spares_clear(&client->mem);
     struct hfi_mem mem = {.hook = client->mem.hook};
     hfi_free(&mem, client);
@@ -75,34 +71,14 @@ static void idle(void *arg) {
     pthread_cond_broadcast(&client->close_cond);
     pthread_mutex_unlock(&client->close_mtx);
     if (client->dispatcher.manual)
-        hfi_exec_nudge(&client->dispatcher.exec);
+        hfi_exec_wake(&client->dispatcher.exec);
 }
 
 /* ---- Calls ---- */
 
-/* Every call checks this, so it must not cost a system call. */
-static bool is_forked(const hf_client *client) {
-    if (client->not_forked != NULL)
-        return atomic_load_explicit(client->not_forked, memory_order_relaxed) == 0;
-    return getpid() != client->core.pid;
-}
-
-static const atomic_int *make_fork_mark(void) {
-    size_t size = (size_t)sysconf(_SC_PAGESIZE);
-    atomic_int *page = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (page == MAP_FAILED)
-        return NULL;
-    if (madvise(page, size, MADV_WIPEONFORK) != 0) { /* before Linux 4.14 */
-        munmap(page, size);
-        return NULL;
-    }
-    atomic_init(page, 1);
-    return page;
-}
-
 static void leave(void *arg) {
     hf_client *client = arg;
-    hfi_client_ref(client); /* the closer may be waiting for just us */
+    hfi_client_ref(client); /* the closing thread may be waiting for just this call */
     if (atomic_fetch_sub(&client->callers, 1) == 1 && atomic_load(&client->core.closing)) {
         pthread_mutex_lock(&client->close_mtx);
         pthread_cond_broadcast(&client->close_cond);
@@ -124,18 +100,18 @@ static bool enter(void *arg) {
 int hfi_enter(hf_client *client, struct hfi_entry *entry) {
     if (client == NULL)
         return HF_EINVAL;
-    if (is_forked(client))
+    if (hfi_is_forked(client))
         return HF_EFORKED;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &entry->cancel_state);
+    entry->cancel_state = hfi_thread_cancel_disable();
     if (enter(client))
         return HF_OK;
-    pthread_setcancelstate(entry->cancel_state, NULL);
+    hfi_thread_cancel_restore(entry->cancel_state);
     return HF_ECLOSED;
 }
 
 void hfi_leave(hf_client *client, struct hfi_entry *entry) {
     leave(client);
-    pthread_setcancelstate(entry->cancel_state, NULL);
+    hfi_thread_cancel_restore(entry->cancel_state);
 }
 
 /* ---- Opening ---- */
@@ -143,7 +119,7 @@ void hfi_leave(hf_client *client, struct hfi_entry *entry) {
 static int make_uuid(char *text, hf_error *error) {
     unsigned char b[16];
     if (getrandom(b, sizeof b, 0) != (ssize_t)sizeof b)
-        return hfi_fail_errno(error, HF_ESYS, errno, "no random numbers");
+        return hfi_fail_errno(error, HF_ESYS, errno, "cannot get random numbers from the system");
     b[6] = (unsigned char)((b[6] & 0x0f) | 0x40);
     b[8] = (unsigned char)((b[8] & 0x3f) | 0x80);
     snprintf(text, 37, "%02x%02x%02x%02x-%02x%02x-%02x%02x-%02x%02x-%02x%02x%02x%02x%02x%02x", b[0],
@@ -152,12 +128,15 @@ static int make_uuid(char *text, hf_error *error) {
     return HF_OK;
 }
 
-/* What this connection says of itself: "holdfast:<uuid>:<host>:<pid>:<program>". */
-static void describe_self(const char *id, char *text, size_t size) {
+#define LABEL_MAX 64 /* in bytes */
+
+/* The client's name towards servers: "holdfast:<uuid>:<host>:<pid>:<program or label>". */
+static void describe_self(const char *id, const char *label, char *text, size_t size) {
     char host[65] = "?";
+    bool labelled = label != NULL && *label != '\0';
     gethostname(host, sizeof host - 1);
-    snprintf(text, size, "holdfast:%s:%s:%ld:%s", id, host, (long)getpid(),
-             program_invocation_short_name);
+    snprintf(text, size, "holdfast:%s:%s:%ld:%.*s", id, host, (long)getpid(), LABEL_MAX,
+             labelled ? label : program_invocation_short_name);
     for (char *c = text; *c != '\0'; c++)
         if (*c <= ' ' || *c > '~')
             *c = '_';
@@ -166,7 +145,7 @@ static void describe_self(const char *id, char *text, size_t size) {
 static int make_engine(hf_client *client, const struct hfi_url *url, const hf_options *options,
                        struct hfi_engine **ret, hf_error *error) {
     char name[256];
-    describe_self(client->core.id, name, sizeof name);
+    describe_self(client->core.id, options->label, name, sizeof name);
     struct hfi_counters *counters = &client->core.counters;
     bool manual = client->dispatcher.manual && client->quorum == NULL;
     struct hfi_engine_config config = {
@@ -185,7 +164,9 @@ static int make_engine(hf_client *client, const struct hfi_url *url, const hf_op
         .sleeps_at_once = (options->flags & HF_SLEEP_AT_ONCE) != 0,
         .ack_timeout_ms = options->ack_timeout_ms,
         .ack_disk = options->ack_disk != 0,
+        .sentinel_confirm = options->sentinel_confirm != 0,
         .watchdog_ms = options->watchdog_ms,
+        .clock_drift_ppm = options->clock_drift_ppm,
         .fair_wait_ms = options->fair_wait_ms,
         .map = options->map,
         .map_user = options->map_user,
@@ -200,7 +181,7 @@ static int make_engine(hf_client *client, const struct hfi_url *url, const hf_op
     return hfi_engine_new(&config, ret, error);
 }
 
-/* Several servers: each has an engine of its own, below that of the client's locks. */
+/* Several servers: each has its own engine, below that of the client's locks. */
 static int make_quorum(hf_client *client, const struct hfi_urls *urls, const hf_options *options,
                        hf_error *error) {
     const struct hfi_quorum_config config = {
@@ -212,6 +193,7 @@ static int make_quorum(hf_client *client, const struct hfi_urls *urls, const hf_
         .cmd_timeout_ms = options->cmd_timeout_ms,
         .connect_timeout_ms = options->connect_timeout_ms,
         .watchdog_ms = options->watchdog_ms,
+        .clock_drift_ppm = options->clock_drift_ppm,
         .report_after_ms = options->report_after_ms,
         .restart_guard_ms =
             options->restart_guard_ms < 0 ? options->watchdog_ms : options->restart_guard_ms,
@@ -244,11 +226,11 @@ static void init_locks(hf_client *client) {
     pthread_condattr_destroy(&attr);
     pthread_mutex_init(&client->handles_mtx, NULL);
     pthread_cond_init(&client->handles_cond, NULL);
-    hfi_list_init(&client->ears);
+    hfi_list_init(&client->loss_listeners);
     hfi_list_init(&client->listeners);
     hfi_cohorts_init(&client->cohorts, &client->mem);
-    hfi_diaries_init(&client->diaries, &client->mem);
-    client->core.diaries = &client->diaries;
+    hfi_name_stats_table_init(&client->stats_table, &client->mem);
+    client->core.stats_table = &client->stats_table;
 }
 
 static void stop_engine(void *arg) {
@@ -256,7 +238,7 @@ static void stop_engine(void *arg) {
     engine->ops->stop(engine);
 }
 
-/* Nothing is under way any more that was not finished when the client began to close. */
+/* Everything that was unfinished when the client began to close has ended. */
 static bool is_settled(hf_client *client) {
     return hfi_core_is_idle(&client->core) &&
            (client->quorum == NULL || hfi_quorum_is_settled(client->quorum));
@@ -269,7 +251,7 @@ static bool is_idle(hf_client *client) {
 
 static void sleep_until(hf_client *client, bool (*what)(hf_client *client), int64_t until_ms) {
     int64_t wait_ms = hfi_left_ms(until_ms);
-    struct timespec until; /* on the clock of the condition */
+    struct timespec until; /* on the condition's clock */
     clock_gettime(CLOCK_MONOTONIC, &until);
     int64_t end_ns = until.tv_nsec + wait_ms % 1000 * 1000000;
     until.tv_sec += wait_ms / 1000 + end_ns / 1000000000;
@@ -281,7 +263,7 @@ static void sleep_until(hf_client *client, bool (*what)(hf_client *client), int6
     pthread_mutex_unlock(&client->close_mtx);
 }
 
-/* With manual dispatch a reply may come on a connection that nobody else reads any more. */
+/* With manual dispatch a reply may come on a connection that no other thread reads any more. */
 static void wait_until(hf_client *client, bool (*what)(hf_client *client), int64_t until_ms) {
     if (client->dispatcher.manual)
         while (!hfi_core_is_idle(&client->core) && hfi_now_ms() < until_ms)
@@ -289,8 +271,8 @@ static void wait_until(hf_client *client, bool (*what)(hf_client *client), int64
     sleep_until(client, what, until_ms);
 }
 
-/* A cancelled acquire that may have got the lock is worth waiting one exchange for: otherwise
- * nobody would hold the lock until its lease ends. */
+/* A cancelled acquire that may have got the lock is worth waiting one exchange for. Otherwise the
+ * lock would be blocked, without a holder, until its lease ends. */
 static void wait_until_settled(hf_client *client) {
     if (client->core.watchdog == NULL)
         return;
@@ -311,7 +293,7 @@ static void end(hf_client *client) {
     if (client->core.watchdog != NULL)
         hfi_core_close_ops(&client->core);
     if (client->dispatcher.manual)
-        hfi_exec_nudge(&client->dispatcher.exec);
+        hfi_exec_wake(&client->dispatcher.exec);
 
     pthread_mutex_lock(&client->close_mtx);
     while (atomic_load(&client->callers) > 0)
@@ -340,15 +322,15 @@ static int make_servers(hf_client *client, const struct hfi_urls *urls, const hf
     return make_engine(client, &urls->of[0], options, &client->core.engine, error);
 }
 
-/* Whether the servers can do that at all. */
+/* Refuses acks that the servers do not support. */
 static int set_acks(hf_client *client, const hf_options *options, hf_error *error) {
     struct hfi_engine *engine = client->core.engine;
     if (options->acks == 0 || options->acks == HF_ACKS_OFF)
         return HF_OK;
     if (engine->ops->check_acks == NULL)
         return hfi_fail(error, HF_EINVAL,
-                        "acks are for one primary and its replicas: of a quorum each server counts "
-                        "by itself");
+                        "acks cannot be used with a quorum: they count the replicas of a single "
+                        "primary");
     client->core.acks = options->acks;
     return engine->ops->check_acks(engine, options->acks, error);
 }
@@ -382,9 +364,12 @@ static int open_client(hf_client *client, const char *text, hf_options *options,
         client->core.keeper = hfi_keeper_exec(client->keeper);
         client->core.cmd_timeout_ms = options->cmd_timeout_ms;
         client->core.watchdog_ms = options->watchdog_ms;
+        client->core.clock_drift_ppm = options->clock_drift_ppm;
+        client->core.watchdog_trusted_ms =
+            hfi_trusted_ms(options->watchdog_ms, options->clock_drift_ppm);
         client->core.max_hold_ms = options->max_hold_ms;
         client->core.report_after_ms = options->report_after_ms;
-        client->diaries.limit = (size_t)options->timed_names;
+        client->stats_table.limit = (size_t)options->timed_names;
         err = hfi_core_init(&client->core);
     }
     if (err == HF_OK)
@@ -393,22 +378,21 @@ static int open_client(hf_client *client, const char *text, hf_options *options,
     return err;
 }
 
-int hf_open(const char *url, const hf_options *given, hf_client **ret_client) {
-    hf_error error;
+static int make_client(const char *url, const hf_options *given, hf_client **ret_client,
+                       hf_error *error) {
     hf_options options;
-    hfi_error_clear(&error);
     if (ret_client == NULL)
-        return hfi_remember(hfi_fail(&error, HF_EINVAL, "no place for the client"), &error);
-    int err = url == NULL ? hfi_url_from_environment(&url, &error) : HF_OK;
+        return hfi_fail(error, HF_EINVAL, "the pointer for the new client is NULL");
+    int err = url == NULL ? hfi_url_from_environment(&url, error) : HF_OK;
     if (err == HF_OK)
-        err = hfi_options_read(given, &options, &error);
+        err = hfi_options_read(given, &options, error);
     if (err != HF_OK)
-        return hfi_remember(err, &error);
+        return err;
 
     struct hfi_mem mem = {.hook = options.allocator};
     hf_client *client = hfi_zalloc(&mem, sizeof *client);
     if (client == NULL)
-        return hfi_remember(HF_ENOMEM, NULL);
+        return HF_ENOMEM;
     atomic_init(&client->refs, 1);
     client->mem = mem;
     client->mem.spares = &client->spares;
@@ -416,10 +400,10 @@ int hf_open(const char *url, const hf_options *given, hf_client **ret_client) {
     client->core.mem = &client->mem;
     client->core.log = &client->log;
     client->core.pid = getpid();
-    client->not_forked = make_fork_mark();
+    client->not_forked = hfi_fork_mark_new();
     client->core.hooks = (struct hfi_core_hooks){.dispatch = hfi_dispatch_notice,
-                                                 .trouble = hfi_trouble,
-                                                 .tell = hfi_tell,
+                                                 .trouble = hfi_loss_kind,
+                                                 .run_callbacks = hfi_loss_run_callbacks,
                                                  .retain = retain,
                                                  .forget = forget,
                                                  .enter = enter,
@@ -427,14 +411,23 @@ int hf_open(const char *url, const hf_options *given, hf_client **ret_client) {
                                                  .idle = idle,
                                                  .arg = client};
     init_locks(client);
-    err = open_client(client, url, &options, &error);
+    err = open_client(client, url, &options, error);
     if (err != HF_OK) {
         end(client);
         hfi_client_unref(client);
-        return hfi_remember(err, &error);
+        return err;
     }
     *ret_client = client;
     return HF_OK;
+}
+
+int hf_open(const char *url, const hf_options *options, hf_client **ret_client) {
+    hf_error error;
+    hfi_error_clear(&error);
+    int state = hfi_thread_cancel_disable();
+    int err = make_client(url, options, ret_client, &error);
+    hfi_thread_cancel_restore(state);
+    return hfi_remember(err, &error);
 }
 
 /* ---- Closing ---- */
@@ -448,18 +441,18 @@ static void close_descriptors(hf_client *client) {
 int hf_close(hf_client *client) {
     if (client == NULL)
         return HF_OK;
-    if (getpid() != client->core.pid) {
-        close_descriptors(client); /* the memory is left: its mutexes are in an unknown state */
-        return HF_OK;
-    }
-    const struct hfi_self *self = hfi_self();
-    if (self != NULL && self->in_callback != NULL)
+    bool forked = getpid() != client->core.pid;
+    const struct hfi_thread_record *self = hfi_thread_record();
+    if (!forked && self != NULL && self->in_callback != NULL)
         return hfi_remember(HF_EDEADLK, NULL);
-    int state;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
-    end(client);
-    hfi_client_unref(client);
-    pthread_setcancelstate(state, NULL);
+    int state = hfi_thread_cancel_disable();
+    if (forked) {
+        close_descriptors(client); /* the memory stays: its mutexes are in an unknown state */
+    } else {
+        end(client);
+        hfi_client_unref(client);
+    }
+    hfi_thread_cancel_restore(state);
     return HF_OK;
 }
 
@@ -470,7 +463,7 @@ const char *hf_client_id(const hf_client *client) {
 }
 
 static struct hfi_op_args ping_args(void) {
-    return (struct hfi_op_args){.verb = &hfi_verb_ask, .name = "", .question = HFI_ASK_PING};
+    return (struct hfi_op_args){.verb = &hfi_verb_query, .name = "", .query = HFI_QUERY_PING};
 }
 
 int hf_ping(hf_client *client) {

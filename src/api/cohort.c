@@ -1,40 +1,40 @@
 /*
- * Making a lock that threads of one process pass on among themselves (HF_COHORT). From then on it is a lock
- * like any other: lock.c.
+ * Making a lock that threads of one process pass on among themselves (HF_COHORT). From then on it
+ * is a lock like any other: lock.c.
  *
- * Here the options are checked, and the cohort of the name is found, on the caller's thread; what it does is
- * src/joint/cohort.c.
+ * Here the options are checked, and the cohort of the name is found, on the caller's thread; the
+ * cohort itself is src/joint/cohort/cohort.c.
  */
-#include "joint/cohort.h"
+#include "joint/cohort/cohort.h"
 #include "api/handle.h"
-#include "api/sized.h"
+#include "api/versioned_struct.h"
 
 #define PASSES_MAX 1000000
 #define MS_MAX 60000
 
 static const struct hfi_handle_type type = {.needs = "a lock needs a client and a name",
-                                            .tell = hfi_lock_tell};
+                                            .run_callback = hfi_lock_run_callback};
 
 bool hfi_wants_cohort(const hf_lock_options *options) {
     hf_lock_options own = HF_LOCK_INIT;
     hf_error error;
-    return hfi_sized_read(&hfi_sized_lock_options, options, &own, &error) == HF_OK &&
+    return hfi_versioned_read(&hfi_versioned_lock_options, options, &own, &error) == HF_OK &&
            (own.flags & HF_COHORT) != 0;
 }
 
 static int check(const hf_lock_options *options, hf_error *error) {
     if (options->flags & HF_FENCED)
         return hfi_fail(error, HF_ENOTSUP,
-                        "HF_COHORT is not for HF_FENCED: whoever is passed the lock without the "
-                        "server gets no token of its own");
-    if (options->kind != HF_PLAIN && options->kind != HF_FAIR)
-        return hfi_fail(error, HF_ENOTSUP, "HF_COHORT is for HF_PLAIN and HF_FAIR");
+                        "HF_COHORT cannot be combined with HF_FENCED: passing the lock on within "
+                        "the process draws no token");
+    if (options->kind != HF_PLAIN && options->kind != HF_FAIR && options->kind != HF_STRING)
+        return hfi_fail(error, HF_ENOTSUP, "HF_COHORT needs HF_PLAIN, HF_FAIR or HF_STRING");
     if (options->flags & ~(HF_COHORT | HF_NONREENTRANT))
-        return hfi_fail(error, HF_ENOTSUP, "HF_COHORT goes with HF_NONREENTRANT only");
+        return hfi_fail(error, HF_ENOTSUP, "HF_COHORT can be combined with HF_NONREENTRANT only");
     if (options->cohort_passes < 1 || options->cohort_passes > PASSES_MAX)
-        return hfi_fail(error, HF_EINVAL, "cohort_passes is 1 to %d", PASSES_MAX);
+        return hfi_fail(error, HF_EINVAL, "cohort_passes must be 1 to %d", PASSES_MAX);
     if (options->cohort_ms < 1 || options->cohort_ms > MS_MAX)
-        return hfi_fail(error, HF_EINVAL, "cohort_ms is 1 to %d", MS_MAX);
+        return hfi_fail(error, HF_EINVAL, "cohort_ms must be 1 to %d", MS_MAX);
     return HF_OK;
 }
 
@@ -45,20 +45,20 @@ static const struct hfi_kind *kind_of(const hf_lock_options *options) {
     return once ? &hfi_kind_cohort_once : &hfi_kind_cohort;
 }
 
-/* The lock itself, as the server knows it: whether an owner nests is for the cohort to say. */
+/* The lock itself, as the server knows it: the cohort decides whether an owner nests. */
 static int find_part(hf_client *client, const hf_lock_options *options, struct hfi_part *part,
                      hf_error *error) {
     struct hfi_engine *engine = client->core.engine;
     part->kind = engine->ops->kind(engine, options->kind, 0);
     if (part->kind == NULL)
-        return hfi_fail(error, HF_ENOTSUP, "this kind of lock is not offered here");
+        return hfi_fail(error, HF_ENOTSUP, "this kind of lock is not available on this server");
     return engine->ops->check_name(engine, part->kind, part->name, part->name_len, error);
 }
 
 static int make(hf_client *client, const struct hfi_part *part, const hf_lock_options *options,
                 struct hfi_handle **ret_handle) {
     const struct hfi_cohort_limits limits = {options->cohort_passes, options->cohort_ms};
-    /* in such a line the server lets others in by itself */
+    /* with a queue the server lets other clients in by itself */
     bool yields = part->kind->queues || part->kind->ends_with_session;
     struct hfi_parts *parts = hfi_cohort_get(&client->cohorts, part, yields, &limits);
     if (parts == NULL)
@@ -87,7 +87,7 @@ int hfi_cohort_handle_new(hf_client *client, const void *name, size_t name_len,
         return hfi_remember(err, NULL);
     hfi_error_clear(&error);
     struct hfi_part part = {.core = &client->core, .name = name, .name_len = name_len};
-    err = hfi_sized_read(&hfi_sized_lock_options, options, &own, &error);
+    err = hfi_versioned_read(&hfi_versioned_lock_options, options, &own, &error);
     if (err == HF_OK)
         err = check(&own, &error);
     if (err == HF_OK)

@@ -1,13 +1,14 @@
 /*
  * Where callbacks run: on a thread of ours, started when first needed, or inside hf_dispatch().
  *
- * With manual dispatch, asynchronous operations have an executor and connections of their own,
- * which hf_dispatch() drives through the engine; so no other thread is involved between a callback
- * and the next command. Between two calls the executor's kicks go to an eventfd; that, a timer and
+ * With manual dispatch, asynchronous operations have their own executor and connections, which
+ * hf_dispatch() drives through the engine. So no other thread is involved between a callback and
+ * the next command. Between two calls wake-ups of the executor go to an eventfd. That, a timer and
  * the engine's sockets are in one epoll set, which is the descriptor the application may poll.
  */
 #include "api/client.h"
-#include "base/thread.h"
+#include "base/poll.h"
+#include "task/thread.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -17,12 +18,12 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-#define ROUND_MOST 1024 /* callbacks before hf_dispatch() returns, though there may be more */
+#define ROUND_MOST 1024 /* most callbacks per hf_dispatch() */
 
 int hfi_dispatcher_init(hf_client *client, bool manual, hf_error *error) {
     struct hfi_dispatcher *d = &client->dispatcher;
     d->manual = manual;
-    d->epoll_fd = d->kick_fd = d->timer_fd = -1;
+    d->epoll_fd = d->wake_fd = d->timer_fd = -1;
     d->fds = d->few_fds;
     d->fds_cap = sizeof d->few_fds / sizeof d->few_fds[0];
     hfi_list_init(&d->notices);
@@ -32,21 +33,22 @@ int hfi_dispatcher_init(hf_client *client, bool manual, hf_error *error) {
     if (!manual)
         return HF_OK;
     d->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    d->kick_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    d->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     d->timer_fd = timerfd_create(CLOCK_BOOTTIME, TFD_NONBLOCK | TFD_CLOEXEC);
     struct epoll_event readable = {.events = EPOLLIN};
-    if (d->epoll_fd < 0 || d->kick_fd < 0 || d->timer_fd < 0 ||
-        epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, d->kick_fd, &readable) != 0 ||
+    if (d->epoll_fd < 0 || d->wake_fd < 0 || d->timer_fd < 0 ||
+        epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, d->wake_fd, &readable) != 0 ||
         epoll_ctl(d->epoll_fd, EPOLL_CTL_ADD, d->timer_fd, &readable) != 0)
-        return hfi_fail_errno(error, HF_ESYS, errno, "no descriptors for the dispatcher");
+        return hfi_fail_errno(error, HF_ESYS, errno,
+                              "cannot open a file descriptor for hf_dispatch()");
     int64_t at_ms;
-    d->polling = hfi_exec_poll_begin(&d->exec, d->kick_fd, &at_ms);
+    d->polling = hfi_exec_poll_begin(&d->exec, d->wake_fd, &at_ms);
     return HF_OK;
 }
 
 void hfi_dispatcher_close_fds(hf_client *client) {
     struct hfi_dispatcher *d = &client->dispatcher;
-    int fds[] = {d->epoll_fd, d->kick_fd, d->timer_fd};
+    int fds[] = {d->epoll_fd, d->wake_fd, d->timer_fd};
     for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++)
         if (fds[i] >= 0)
             close(fds[i]);
@@ -78,7 +80,7 @@ void hfi_dispatch_notice(void *arg, struct hfi_notice *notice) {
     pthread_cond_signal(&d->cond);
     pthread_mutex_unlock(&d->mtx);
     if (d->manual)
-        hfi_exec_nudge(&d->exec);
+        hfi_exec_wake(&d->exec);
 }
 
 static struct hfi_notice *take_notice(struct hfi_dispatcher *d) {
@@ -88,9 +90,9 @@ static struct hfi_notice *take_notice(struct hfi_dispatcher *d) {
     return link != NULL ? HFI_CONTAINER(link, struct hfi_notice, link) : NULL;
 }
 
-/* No more than so many, since those who listen to a name may have news for ever. */
+/* Limited, since name listeners may have events without end. */
 static int run_notices(hf_client *client, int most) {
-    struct hfi_self *self = hfi_self();
+    struct hfi_thread_record *self = hfi_thread_record();
     struct hfi_notice *notice;
     int ran = 0;
     while (ran < most && (notice = take_notice(&client->dispatcher)) != NULL) {
@@ -155,7 +157,8 @@ static void flush(hf_client *client) {
     engine->ops->flush(engine);
 }
 
-/* Runs what is due and sends what came of it, again while callbacks make more, up to a limit. */
+/* Runs what is due and sends the resulting commands, again while callbacks make more, up to a
+ * limit. */
 static int work(hf_client *client) {
     int ran = 0, more;
     do {
@@ -175,12 +178,13 @@ static int timeout_until(int64_t a_ms, int64_t b_ms) {
     return left_ms < 0 ? 0 : left_ms > INT_MAX ? INT_MAX : (int)left_ms;
 }
 
-/* What to poll: kicks, and what the engine names. There is room for `fds_cap`; what does not fit for
- * lack of memory is read a moment later, since the application's epoll set has it as well. */
+/* What to poll: wake-ups, and the engine's descriptors. There is room for `fds_cap`. What does not
+ * fit for lack of memory is read a moment later, since the application's epoll set has it as
+ * well. */
 static size_t list_fds(hf_client *client) {
     struct hfi_dispatcher *d = &client->dispatcher;
     struct hfi_engine *engine = client->core.engine;
-    d->fds[0] = (struct pollfd){.fd = d->kick_fd, .events = POLLIN};
+    d->fds[0] = (struct pollfd){.fd = d->wake_fd, .events = POLLIN};
     size_t len = engine->ops->poll(engine, d->fds + 1, d->fds_cap - 1);
     if (len <= d->fds_cap - 1)
         return len;
@@ -201,9 +205,9 @@ static void wait_and_read(hf_client *client, int64_t until_ms) {
     struct hfi_engine *engine = client->core.engine;
     size_t len = list_fds(client);
     int64_t at_ms;
-    if (!hfi_exec_poll_begin(&d->exec, d->kick_fd, &at_ms))
+    if (!hfi_exec_poll_begin(&d->exec, d->wake_fd, &at_ms))
         return;
-    int ready = poll(d->fds, (nfds_t)len + 1, timeout_until(at_ms, until_ms));
+    int ready = hfi_poll(d->fds, len + 1, timeout_until(at_ms, until_ms), NULL);
     hfi_exec_poll_end(&d->exec);
     if (ready > 0)
         engine->ops->service(engine, d->fds + 1, len);
@@ -221,12 +225,12 @@ static void hand_over(hf_client *client) {
     struct hfi_dispatcher *d = &client->dispatcher;
     struct hfi_engine *engine = client->core.engine;
     if (has_notices(d)) /* those beyond the limit */
-        hfi_exec_nudge(&d->exec);
+        hfi_exec_wake(&d->exec);
     engine->ops->enlist(engine, d->epoll_fd);
     int64_t at_ms = HFI_NEVER;
-    d->polling = hfi_exec_poll_begin(&d->exec, d->kick_fd, &at_ms);
+    d->polling = hfi_exec_poll_begin(&d->exec, d->wake_fd, &at_ms);
     uint64_t one = 1;
-    if (!d->polling && write(d->kick_fd, &one, sizeof one) < 0)
+    if (!d->polling && write(d->wake_fd, &one, sizeof one) < 0)
         return; /* readable already */
     struct itimerspec spec = {{0, 0}, {0, 0}};
     if (at_ms != HFI_NEVER) {
@@ -242,19 +246,19 @@ static void take_over(struct hfi_dispatcher *d) {
     if (d->polling)
         hfi_exec_poll_end(&d->exec);
     d->polling = false;
-    while (read(d->kick_fd, &count, sizeof count) > 0)
+    while (read(d->wake_fd, &count, sizeof count) > 0)
         continue;
 }
 
 static int dispatch(hf_client *client, int64_t wait_ms) {
     /* as for every wait: not too short by a fraction of a millisecond */
     int64_t until_ms = hfi_after_ms(hfi_now_ms() + (wait_ms > 0 ? 1 : 0), wait_ms);
-    bool looked = false;
+    bool polled = false;
     int ran = work(client);
     while (ran == 0 && !atomic_load(&client->core.closing) &&
-           (!looked || hfi_now_ms() < until_ms)) {
+           (!polled || hfi_now_ms() < until_ms)) {
         wait_and_read(client, until_ms);
-        looked = true;
+        polled = true;
         ran = work(client);
     }
     return ran;
@@ -262,7 +266,7 @@ static int dispatch(hf_client *client, int64_t wait_ms) {
 
 int hf_dispatch(hf_client *client, int64_t wait_ms) {
     struct hfi_entry entry;
-    const struct hfi_self *self = hfi_self();
+    const struct hfi_thread_record *self = hfi_thread_record();
     if (client == NULL || wait_ms < HF_FOREVER || !client->dispatcher.manual)
         return hfi_remember(HF_EINVAL, NULL);
     if (self != NULL && self->in_callback != NULL)
@@ -303,7 +307,7 @@ void hfi_dispatcher_serve(hf_client *client, int64_t until_ms) {
     hfi_dispatcher_drain(client);
     flush(client);
     if (hfi_core_is_idle(&client->core))
-        return; /* checked after draining, which consumes the nudge that announces it */
+        return; /* checked after draining, which consumes the wake-up that announces it */
     wait_and_read(client, until_ms);
     hfi_dispatcher_drain(client);
 }

@@ -1,10 +1,10 @@
 /*
- * The check of fencing tokens, for the side that is protected.
+ * The check of fencing tokens, for the protected side.
  *
- * Called by whoever guards data, perhaps in a process that has no client at all: nothing here
- * touches one. The fence is the caller's memory; its only state is the highest token seen, which
- * only rises. It is a plain number in the header, so that C++ can use it too, and atomic by the
- * compiler's builtins here.
+ * Called by the code that guards data, possibly in a process without a client: nothing here uses
+ * one. The fence is the caller's memory; its only state is the highest token seen, which only
+ * rises. It is a plain number in the header, so that C++ can use it too, and is accessed with the
+ * compiler's atomic builtins here.
  */
 #include "api/client.h"
 
@@ -14,7 +14,9 @@ int hf_fence_check(hf_fence *fence, int64_t token) {
     hf_error error;
     hfi_error_clear(&error);
     if (fence == NULL || token < 1)
-        return hfi_remember(hfi_fail(&error, HF_EINVAL, "no fence, or no token: they start at 1"),
+        return hfi_remember(hfi_fail(&error, HF_EINVAL,
+                                     "a fence check needs a fence and a token of 1 or "
+                                     "more"),
                             &error);
     int64_t highest = __atomic_load_n(&fence->highest, __ATOMIC_ACQUIRE);
     while (token > highest)

@@ -1,8 +1,8 @@
 /*
- * Making a lock of some values of a group. From then on it is a lock like any other: lock.c.
+ * Making a lock on some values of a group. From then on it is a lock like any other: lock.c.
  *
- * What the values are called at the server is the engine's business. Here they are only checked, on
- * the caller's thread.
+ * The engine decides how the values are stored at the server. Here they are only checked, on the
+ * caller's thread.
  */
 #include "api/handle.h"
 
@@ -11,8 +11,9 @@ static const struct hfi_kind *find(struct hfi_engine *engine, const hf_lock_opti
     return engine->ops->group != NULL ? engine->ops->group(engine) : NULL;
 }
 
-static const struct hfi_handle_type type = {
-    .needs = "a lock of values needs a client and a group", .find = find, .tell = hfi_lock_tell};
+static const struct hfi_handle_type type = {.needs = "a group lock needs a client and a group name",
+                                            .find = find,
+                                            .run_callback = hfi_lock_run_callback};
 
 static bool are_values(const hf_bytes *values, size_t len) {
     if (values == NULL || len == 0 || len > HF_VALUES_MAX)
@@ -55,9 +56,9 @@ int hf_lock_new_group(hf_client *client, const void *group, size_t group_len,
     if (client == NULL || group == NULL || group_len == 0)
         return hfi_invalid(type.needs);
     if (ret_lock == NULL)
-        return hfi_invalid("no place for the handle");
+        return hfi_invalid("the pointer for the new handle is NULL");
     if (!are_values(values, values_len))
-        return hfi_invalid("a lock of values needs 1 to 1000 values");
+        return hfi_invalid("a group lock needs 1 to 1000 values");
     int err = name_values(client, group, group_len, values, values_len, &name, &name_len);
     if (err != HF_OK)
         return err;

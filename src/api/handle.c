@@ -1,11 +1,12 @@
 /*
  * A handle, on a lock, a semaphore, permits or a latch: making and freeing one, and running an
- * operation on it. Used by lock.c, sem.c, permits.c and latch.c, on the caller's thread; what a
- * handle hears of its holds is ears.c.
+ * operation on it. Used by lock.c, sem.c, permits.c and latch.c, on the caller's thread; loss
+ * notifications are in loss_notify.c.
  */
 #include "api/handle.h"
 
-#include "api/sized.h"
+#include "api/versioned_struct.h"
+#include "task/thread.h"
 
 #include <string.h>
 #include <unistd.h>
@@ -16,7 +17,7 @@ int hfi_invalid(const char *why) {
     return hfi_remember(hfi_fail(&error, HF_EINVAL, "%s", why), &error);
 }
 
-/* ---- Life ---- */
+/* ---- Lifetime ---- */
 
 struct hfi_handle *hfi_handle_allocate(hf_client *client, const void *name, size_t name_len) {
     struct hfi_handle *handle = hfi_zalloc(&client->mem, sizeof *handle + name_len + 1);
@@ -25,7 +26,7 @@ struct hfi_handle *hfi_handle_allocate(hf_client *client, const void *name, size
     handle->client = client;
     handle->name = memcpy(handle + 1, name, name_len);
     handle->name_len = name_len;
-    handle->ear.lost_fd = -1;
+    handle->loss_listener.lost_fd = -1;
     hfi_client_ref(client);
     return handle;
 }
@@ -35,9 +36,9 @@ static int check_spin(const hf_lock_options *options, hf_error *error) {
     if (options->spin_first_ms < 1 || options->spin_max_ms < options->spin_first_ms ||
         options->spin_max_ms > day_ms)
         return hfi_fail(error, HF_EINVAL,
-                        "spin_first_ms is 1 ms to spin_max_ms, which is one day at most");
+                        "spin_first_ms must be 1 to spin_max_ms, and spin_max_ms one day at most");
     if (options->spin_factor < 1 || options->spin_factor > 1000)
-        return hfi_fail(error, HF_EINVAL, "spin_factor is 1 to 1000");
+        return hfi_fail(error, HF_EINVAL, "spin_factor must be 1 to 1000");
     return HF_OK;
 }
 
@@ -45,7 +46,7 @@ static int make(hf_client *client, const struct hfi_handle_type *type, const voi
                 size_t name_len, const hf_lock_options *given, struct hfi_handle **ret_handle,
                 hf_error *error) {
     hf_lock_options options = HF_LOCK_INIT;
-    int err = hfi_sized_read(&hfi_sized_lock_options, given, &options, error);
+    int err = hfi_versioned_read(&hfi_versioned_lock_options, given, &options, error);
     if (err == HF_OK)
         err = check_spin(&options, error);
     if (err != HF_OK)
@@ -53,7 +54,7 @@ static int make(hf_client *client, const struct hfi_handle_type *type, const voi
     struct hfi_engine *engine = client->core.engine;
     const struct hfi_kind *kind = type->find(engine, &options);
     if (kind == NULL)
-        return hfi_fail(error, HF_ENOTSUP, "this kind of lock is not offered here");
+        return hfi_fail(error, HF_ENOTSUP, "this kind of lock is not available on this server");
     err = engine->ops->check_name(engine, kind, name, name_len, error);
     if (err != HF_OK)
         return err;
@@ -85,20 +86,25 @@ int hfi_handle_new(hf_client *client, const struct hfi_handle_type *type, const 
     return hfi_remember(err, &error);
 }
 
-void hfi_handle_free(struct hfi_handle *handle) {
-    if (handle == NULL)
-        return;
+static void end(struct hfi_handle *handle) {
     hf_client *client = handle->client;
-    if (client->core.pid != getpid()) {
-        hfi_ear_close_fd(handle);
-        return;
-    }
     struct hfi_parts *parts = handle->parts;
-    hfi_ear_end(handle);
-    hfi_diary_slot_clear(&handle->diary);
+    hfi_loss_listener_end(handle);
+    hfi_name_stats_ref_clear(&handle->name_stats);
     hfi_free(&client->mem, handle);
     hfi_parts_unref(parts);
     hfi_client_unref(client);
+}
+
+void hfi_handle_free(struct hfi_handle *handle) {
+    if (handle == NULL)
+        return;
+    int state = hfi_thread_cancel_disable();
+    if (handle->client->core.pid == getpid())
+        end(handle);
+    else
+        hfi_loss_listener_close_fd(handle);
+    hfi_thread_cancel_restore(state);
 }
 
 const char *hfi_handle_name(const struct hfi_handle *handle, size_t *ret_len) {
@@ -112,21 +118,21 @@ const char *hfi_handle_name(const struct hfi_handle *handle, size_t *ret_len) {
 int hfi_handle_args(struct hfi_handle *handle, const struct hfi_verb *verb,
                     struct hfi_op_args *args) {
     if (handle == NULL)
-        return hfi_invalid("no handle was given");
+        return hfi_invalid("the handle is NULL");
     *args = (struct hfi_op_args){.verb = verb,
                                  .kind = handle->kind,
                                  .name = handle->name,
                                  .name_len = handle->name_len,
                                  .parts = handle->parts,
-                                 .diary = &handle->diary};
+                                 .name_stats = &handle->name_stats};
     return HF_OK;
 }
 
-int hfi_act_args(struct hfi_handle *handle, enum hfi_act act, int64_t amount,
-                 struct hfi_op_args *args) {
-    int err = hfi_handle_args(handle, &hfi_verb_act, args);
+int hfi_object_op_args(struct hfi_handle *handle, enum hfi_object_op object_op, int64_t amount,
+                       struct hfi_op_args *args) {
+    int err = hfi_handle_args(handle, &hfi_verb_object_op, args);
     if (err == HF_OK) {
-        args->act = act;
+        args->object_op = object_op;
         args->amount = amount;
     }
     return err;
@@ -134,7 +140,7 @@ int hfi_act_args(struct hfi_handle *handle, enum hfi_act act, int64_t amount,
 
 int hfi_check_wait(int64_t wait_ms) {
     if (wait_ms < HF_FOREVER)
-        return hfi_invalid("a wait is HF_FOREVER, 0, or a number of milliseconds");
+        return hfi_invalid("a wait must be HF_FOREVER, 0, or a number of milliseconds");
     return HF_OK;
 }
 
@@ -142,8 +148,8 @@ int hfi_wait_args(struct hfi_handle *handle, const struct hfi_verb *verb,
                   const hf_wait_options *given, struct hfi_op_args *args) {
     hf_error error;
     hf_wait_options options = HF_WAIT_INIT;
-    int err =
-        hfi_remember(hfi_sized_read(&hfi_sized_wait_options, given, &options, &error), &error);
+    int err = hfi_remember(hfi_versioned_read(&hfi_versioned_wait_options, given, &options, &error),
+                           &error);
     if (err == HF_OK)
         err = hfi_check_wait(options.wait_ms);
     if (err == HF_OK)

@@ -1,11 +1,12 @@
 /*
- * The verbs of a lock: argument checks, then an operation. Nothing here touches the network or a
- * hold by itself.
+ * The verbs of a lock: argument checks, then an operation. Nothing here uses the network or changes
+ * a hold directly.
  */
 #include "api/handle.h"
-#include "api/sized.h"
+#include "api/versioned_struct.h"
 #include "engine/facts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,20 +20,21 @@ static const struct hfi_kind *find(struct hfi_engine *engine, const hf_lock_opti
     return engine->ops->kind(engine, options->kind, options->flags);
 }
 
-void hfi_lock_tell(struct hfi_handle *handle, const struct hfi_on_lost *on_lost, const char *owner,
-                   const hf_event *event) {
+void hfi_lock_run_callback(struct hfi_handle *handle, const struct hfi_on_lost *on_lost,
+                           const char *owner, const hf_event *event) {
     (void)owner; /* the event has its number */
     on_lost->lock(HFI_CONTAINER(handle, hf_lock, handle), event, on_lost->user);
 }
 
-static const struct hfi_handle_type type = {
-    .needs = "a lock needs a client and a name", .find = find, .tell = hfi_lock_tell};
+static const struct hfi_handle_type type = {.needs = "a lock needs a client and a name",
+                                            .find = find,
+                                            .run_callback = hfi_lock_run_callback};
 
 int hf_lock_new_with(hf_client *client, const void *name, size_t name_len,
                      const hf_lock_options *options, hf_lock **ret_lock) {
     struct hfi_handle *handle;
     if (ret_lock == NULL)
-        return hfi_invalid("no place for the handle");
+        return hfi_invalid("the pointer for the new handle is NULL");
     int err = hfi_wants_cohort(options)
                   ? hfi_cohort_handle_new(client, name, name_len, options, &handle)
                   : hfi_handle_new(client, &type, name, name_len, options, &handle);
@@ -59,11 +61,11 @@ const char *hf_lock_name(const hf_lock *lock, size_t *ret_len) {
 
 int hf_lock_on_lost(hf_lock *lock, hf_event_fn callback, void *user) {
     const struct hfi_on_lost on_lost = {.lock = callback, .user = user};
-    return hfi_ear_set(handle_of(lock), &on_lost);
+    return hfi_loss_listener_set(handle_of(lock), &on_lost);
 }
 
 int hf_lock_lost_fd(hf_lock *lock) {
-    return hfi_ear_fd(handle_of(lock));
+    return hfi_loss_listener_fd(handle_of(lock));
 }
 
 /* ---- Arguments ---- */
@@ -78,33 +80,43 @@ static int lock_args(hf_lock *lock, const struct hfi_verb *verb, hf_owner owner,
     if (args->owner == 0)
         return hfi_remember(HF_ENOMEM, NULL);
     if (!hfi_owner_valid(args->owner))
-        return hfi_invalid(
-            "an owner of one's own is 1 to 4294967295; larger ones come from the library");
+        return hfi_invalid("an owner must be 1 to 4294967295, or come from the library");
     return HF_OK;
 }
 
 /* Started operations belong to no thread. */
 static int check_named(hf_owner owner) {
     if (owner == 0)
-        return hfi_invalid("an operation needs an owner: that of the acquire's result");
+        return hfi_invalid("an operation needs the owner from the acquire's result");
     return HF_OK;
 }
 
 static int check_lease(int64_t lease_ms) {
     if (lease_ms < 0 || lease_ms > HF_LEASE_MAX_MS)
-        return hfi_invalid("a lease is 1 ms to ten years, or HF_WATCHDOG");
+        return hfi_invalid("a lease must be 1 ms to ten years, or HF_WATCHDOG");
     return HF_OK;
 }
 
 static int read_options(const hf_acquire_options *given, hf_acquire_options *options) {
     hf_error error;
-    int err = hfi_sized_read(&hfi_sized_acquire_options, given, options, &error);
+    int err = hfi_versioned_read(&hfi_versioned_acquire_options, given, options, &error);
     if (err != HF_OK)
         return hfi_remember(err, &error);
     err = hfi_check_wait(options->wait_ms);
+    if (err == HF_OK && options->string_token != NULL &&
+        (options->string_token[0] == '\0' || strlen(options->string_token) > HF_STRING_TOKEN_MAX))
+        err = hfi_invalid("a string token must have 1 to HF_STRING_TOKEN_MAX bytes");
     if (err == HF_OK && (options->acks < HF_ACKS_OFF || options->acks > HF_ACKS_MAX))
-        err = hfi_invalid("acks is 0, 1 to HF_ACKS_MAX, or one of HF_ACKS_...");
+        err = hfi_invalid("acks must be 0, 1 to HF_ACKS_MAX, or one of HF_ACKS_...");
     return err != HF_OK ? err : check_lease(options->lease_ms);
+}
+
+/* The caller's reference to the text is dropped by the functions that made the arguments. */
+static int text_args(hf_lock *lock, const char *token, struct hfi_op_args *args) {
+    if (!args->kind->stamped)
+        return hfi_invalid("only a string lock has a string token");
+    args->text = hfi_stamp_text_new(&lock->handle.client->mem, token, strlen(token));
+    return args->text != NULL ? HF_OK : hfi_remember(HF_ENOMEM, NULL);
 }
 
 static int acquire_args(hf_lock *lock, const hf_acquire_options *given, bool async,
@@ -122,14 +134,15 @@ static int acquire_args(hf_lock *lock, const hf_acquire_options *given, bool asy
     args->cancel = options.cancel;
     args->acks = options.acks;
     args->spin = &lock->handle.spin;
-    args->slight = async && options.owner == 0;
+    args->compact = async && options.owner == 0;
     if (!async && options.owner == 0)
-        args->self = hfi_self();
-    return HF_OK;
+        args->self = hfi_thread_record();
+    return options.string_token != NULL ? text_args(lock, options.string_token, args) : HF_OK;
 }
 
 static int extend_args(hf_lock *lock, hf_owner owner, int64_t lease_ms, struct hfi_op_args *args) {
-    int err = lease_ms == 0 ? hfi_invalid("an extension needs a lease") : check_lease(lease_ms);
+    int err = lease_ms == 0 ? hfi_invalid("an extension needs a lease of 1 ms to ten years")
+                            : check_lease(lease_ms);
     if (err == HF_OK)
         err = lock_args(lock, &hfi_verb_extend, owner, args);
     if (err == HF_OK)
@@ -137,14 +150,34 @@ static int extend_args(hf_lock *lock, hf_owner owner, int64_t lease_ms, struct h
     return err;
 }
 
+/* A token of this client is its owner and the bits of its stamp. Any other stands for itself, under
+ * an owner of its own. */
+static int adopt_token_args(hf_lock *lock, const char *token, int64_t lease_ms,
+                            struct hfi_op_args *args) {
+    const struct hfi_core *core = &lock->handle.client->core;
+    hf_owner number = 0;
+    uint64_t bits = 0;
+    if (token == NULL || token[0] == '\0' || strlen(token) > HF_STRING_TOKEN_MAX)
+        return hfi_invalid("not a token: expected 1 to HF_STRING_TOKEN_MAX bytes");
+    bool own = hfi_stamped_parse(token, &number, &bits) && !hfi_owner_is_foreign(core, token);
+    int err = lock_args(lock, &hfi_verb_adopt, own ? number : hfi_owner_next(), args);
+    if (err != HF_OK)
+        return err;
+    args->lease_ms = lease_ms;
+    args->bits = bits;
+    return own ? HF_OK : text_args(lock, token, args);
+}
+
 static int adopt_args(hf_lock *lock, const char *handle, int64_t lease_ms,
                       struct hfi_op_args *args) {
     hf_owner number;
     int err = check_lease(lease_ms);
+    if (err == HF_OK && lock != NULL && lock->handle.kind->stamped)
+        return adopt_token_args(lock, handle, lease_ms, args);
     if (err == HF_OK && !hfi_owner_parse(handle, &number))
-        err = hfi_invalid("that is no handle: it would be a uuid, a colon and a number");
+        err = hfi_invalid("not a handle: expected a uuid, a colon and a number");
     if (err != HF_OK || lock == NULL)
-        return err != HF_OK ? err : hfi_invalid("no handle");
+        return err != HF_OK ? err : hfi_invalid("the handle is NULL");
     bool foreign = hfi_owner_is_foreign(&lock->handle.client->core, handle);
     err = lock_args(lock, &hfi_verb_adopt, foreign ? hfi_owner_next() : number, args);
     args->handle = handle;
@@ -152,18 +185,17 @@ static int adopt_args(hf_lock *lock, const char *handle, int64_t lease_ms,
     return err;
 }
 
-static int ask_args(hf_lock *lock, hf_owner owner, enum hfi_question question,
-                    struct hfi_op_args *args) {
-    int err = lock_args(lock, &hfi_verb_ask, owner, args);
-    args->question = question;
-    if (err == HF_OK && question != HFI_ASK_COUNT)
+static int ask_args(hf_lock *lock, hf_owner owner, enum hfi_query query, struct hfi_op_args *args) {
+    int err = lock_args(lock, &hfi_verb_query, owner, args);
+    args->query = query;
+    if (err == HF_OK && query != HFI_QUERY_COUNT)
         hfi_ask_the_lock(args);
     return err;
 }
 
 static int inspect_args(hf_lock *lock, hf_lock_info **ret_info, struct hfi_op_args *args) {
     if (ret_info == NULL)
-        return hfi_invalid("no place for the answer");
+        return hfi_invalid("the pointer for the answer is NULL");
     int err = lock_args(lock, &hfi_verb_inspect, 0, args);
     args->ret_info = ret_info;
     if (err == HF_OK)
@@ -172,7 +204,7 @@ static int inspect_args(hf_lock *lock, hf_lock_info **ret_info, struct hfi_op_ar
 }
 
 static int break_args(hf_lock *lock, struct hfi_op_args *args) {
-    int err = lock_args(lock, &hfi_verb_force, 0, args);
+    int err = lock_args(lock, &hfi_verb_break, 0, args);
     if (err == HF_OK)
         hfi_ask_the_lock(args);
     return err;
@@ -180,7 +212,7 @@ static int break_args(hf_lock *lock, struct hfi_op_args *args) {
 
 static int facts_args(hf_lock *lock, hf_facts **ret_facts, struct hfi_op_args *args) {
     if (ret_facts == NULL)
-        return hfi_invalid("no place for the answer");
+        return hfi_invalid("the pointer for the answer is NULL");
     int err = lock_args(lock, &hfi_verb_facts, 0, args);
     args->ret_facts = ret_facts;
     if (err == HF_OK)
@@ -193,12 +225,16 @@ static int facts_args(hf_lock *lock, hf_facts **ret_facts, struct hfi_op_args *a
 static int acquire(hf_lock *lock, const hf_acquire_options *options, hf_result *ret) {
     struct hfi_op_args args;
     int err = acquire_args(lock, options, false, &args);
-    return err != HF_OK ? err : hfi_run_sync(lock->handle.client, &args, ret);
+    if (err != HF_OK)
+        return err;
+    err = hfi_run_sync(lock->handle.client, &args, ret);
+    hfi_stamp_text_unref(args.text);
+    return err;
 }
 
 int hf_lock_acquire_with(hf_lock *lock, const hf_acquire_options *options, hf_result *ret) {
     hf_error error;
-    int err = hfi_sized_check(&hfi_sized_result, ret, &error);
+    int err = hfi_versioned_check(&hfi_versioned_result, ret, &error);
     return err != HF_OK ? hfi_remember(err, &error) : acquire(lock, options, ret);
 }
 
@@ -237,11 +273,15 @@ int hf_lock_extend(hf_lock *lock, int64_t lease_ms) {
 int hf_lock_adopt(hf_lock *lock, const char *handle, int64_t lease_ms, hf_result *ret) {
     struct hfi_op_args args;
     hf_error error;
-    int err = hfi_sized_check(&hfi_sized_result, ret, &error);
+    int err = hfi_versioned_check(&hfi_versioned_result, ret, &error);
     if (err != HF_OK)
         return hfi_remember(err, &error);
     err = adopt_args(lock, handle, lease_ms, &args);
-    return err != HF_OK ? err : hfi_run_sync(lock->handle.client, &args, ret);
+    if (err != HF_OK)
+        return err;
+    err = hfi_run_sync(lock->handle.client, &args, ret);
+    hfi_stamp_text_unref(args.text);
+    return err;
 }
 
 int hf_lock_break(hf_lock *lock, bool *ret_broken) {
@@ -249,23 +289,22 @@ int hf_lock_break(hf_lock *lock, bool *ret_broken) {
     return hfi_run_done(handle_of(lock), break_args(lock, &args), &args, ret_broken);
 }
 
-static int ask(hf_lock *lock, hf_owner owner, enum hfi_question question, int64_t *ret_value) {
+static int ask(hf_lock *lock, hf_owner owner, enum hfi_query query, int64_t *ret_value) {
     struct hfi_op_args args;
-    return hfi_run_number(handle_of(lock), ask_args(lock, owner, question, &args), &args,
-                          ret_value);
+    return hfi_run_number(handle_of(lock), ask_args(lock, owner, query, &args), &args, ret_value);
 }
 
-static int ask_bool(hf_lock *lock, hf_owner owner, enum hfi_question question, bool *ret) {
+static int ask_bool(hf_lock *lock, hf_owner owner, enum hfi_query query, bool *ret) {
     struct hfi_op_args args;
-    return hfi_run_done(handle_of(lock), ask_args(lock, owner, question, &args), &args, ret);
+    return hfi_run_done(handle_of(lock), ask_args(lock, owner, query, &args), &args, ret);
 }
 
 int hf_lock_is_locked(hf_lock *lock, bool *ret_locked) {
-    return ask_bool(lock, 0, HFI_ASK_LOCKED, ret_locked);
+    return ask_bool(lock, 0, HFI_QUERY_LOCKED, ret_locked);
 }
 
 int hf_lock_is_mine_as(hf_lock *lock, hf_owner owner, bool *ret_mine) {
-    return ask_bool(lock, owner, HFI_ASK_COUNT, ret_mine);
+    return ask_bool(lock, owner, HFI_QUERY_COUNT, ret_mine);
 }
 
 int hf_lock_is_mine(hf_lock *lock, bool *ret_mine) {
@@ -273,7 +312,7 @@ int hf_lock_is_mine(hf_lock *lock, bool *ret_mine) {
 }
 
 int hf_lock_hold_count_as(hf_lock *lock, hf_owner owner, int64_t *ret_count) {
-    return ask(lock, owner, HFI_ASK_COUNT, ret_count);
+    return ask(lock, owner, HFI_QUERY_COUNT, ret_count);
 }
 
 int hf_lock_hold_count(hf_lock *lock, int64_t *ret_count) {
@@ -281,7 +320,7 @@ int hf_lock_hold_count(hf_lock *lock, int64_t *ret_count) {
 }
 
 int hf_lock_ttl_ms(hf_lock *lock, int64_t *ret_ttl_ms) {
-    return ask(lock, 0, HFI_ASK_TTL, ret_ttl_ms);
+    return ask(lock, 0, HFI_QUERY_TTL, ret_ttl_ms);
 }
 
 int hf_lock_inspect(hf_lock *lock, hf_lock_info **ret_info) {
@@ -315,14 +354,14 @@ void hf_lock_info_free(hf_lock_info *info) {
     free(info);
 }
 
-/* ---- From memory ---- */
+/* ---- From local state ---- */
 
-/* What a hold says of itself, copied under its shard. */
-static bool look_at_hold(hf_lock *lock, hf_owner owner, int64_t *ret_deadline_ms,
-                         int64_t *ret_token) {
+/* A hold's deadline and token, copied with its shard locked. HF_ENOTOWNER: there is none. */
+static int read_hold(hf_lock *lock, hf_owner owner, int64_t *ret_deadline_ms, int64_t *ret_token) {
     struct hfi_entry entry;
-    if (lock == NULL || hfi_enter(lock->handle.client, &entry) != HF_OK)
-        return false;
+    int err = lock == NULL ? HF_EINVAL : hfi_enter(lock->handle.client, &entry);
+    if (err != HF_OK)
+        return err;
     const struct hfi_handle *handle = &lock->handle;
     struct hfi_core *core = &handle->client->core;
     struct hfi_shard *shard = hfi_core_shard(
@@ -338,12 +377,12 @@ static bool look_at_hold(hf_lock *lock, hf_owner owner, int64_t *ret_deadline_ms
     }
     pthread_mutex_unlock(&shard->mtx);
     hfi_leave(handle->client, &entry);
-    return held;
+    return held ? HF_OK : HF_ENOTOWNER;
 }
 
 int64_t hf_lock_remaining_ms_as(hf_lock *lock, hf_owner owner) {
     int64_t deadline_ms, token;
-    if (!look_at_hold(lock, owner, &deadline_ms, &token))
+    if (read_hold(lock, owner, &deadline_ms, &token) != HF_OK)
         return 0;
     return hfi_left_ms(deadline_ms);
 }
@@ -355,11 +394,14 @@ int64_t hf_lock_remaining_ms(hf_lock *lock) {
 int hf_lock_token_as(hf_lock *lock, hf_owner owner, int64_t *ret_token) {
     int64_t deadline_ms, token;
     if (lock == NULL || ret_token == NULL)
-        return hfi_invalid("no lock, or no place for the token");
+        return hfi_invalid("the lock, or the pointer for the token, is NULL");
     if (!lock->handle.kind->token)
         return hfi_remember(HF_ENOTSUP, NULL);
-    if (!look_at_hold(lock, owner, &deadline_ms, &token) || token == 0)
-        return hfi_remember(HF_ENOTOWNER, NULL); /* or held, but never through a fenced handle */
+    int err = read_hold(lock, owner, &deadline_ms, &token);
+    if (err == HF_OK && token == 0)
+        err = HF_ENOTOWNER; /* held, but never through a fenced handle */
+    if (err != HF_OK)
+        return hfi_remember(err, NULL);
     *ret_token = token;
     return HF_OK;
 }
@@ -368,13 +410,55 @@ int hf_lock_token(hf_lock *lock, int64_t *ret_token) {
     return hf_lock_token_as(lock, 0, ret_token);
 }
 
+/* Its handle, as the server has it. */
+static int write_handle(const struct hfi_hold *hold, char *ret, size_t size) {
+    const struct hfi_stamp stamp = hold->stamp;
+    int len;
+    if (stamp.text != NULL)
+        len = snprintf(ret, size, "%.*s", (int)stamp.text->len, stamp.text->bytes);
+    else if (stamp.bits != 0)
+        len = snprintf(ret, size, "%.*s:%016llx", (int)hold->owner_len, hold->owner,
+                       (unsigned long long)stamp.bits);
+    else
+        len = snprintf(ret, size, "%.*s", (int)hold->owner_len, hold->owner);
+    return len >= 0 && (size_t)len < size ? HF_OK : HF_EINVAL;
+}
+
+int hf_lock_handle(hf_lock *lock, hf_owner owner, char *ret, size_t size) {
+    struct hfi_entry entry;
+    if (lock == NULL || ret == NULL || size == 0)
+        return hfi_invalid("the handle, or the memory for the answer, is NULL");
+    int err = hfi_enter(lock->handle.client, &entry);
+    if (err != HF_OK)
+        return hfi_remember(err, NULL);
+    const struct hfi_handle *handle = &lock->handle;
+    struct hfi_core *core = &handle->client->core;
+    struct hfi_shard *shard = hfi_core_shard(
+        core, handle->name, hfi_kind_stem_len(handle->kind, handle->name, handle->name_len));
+    pthread_mutex_lock(&shard->mtx);
+    const struct hfi_hold *hold =
+        hfi_hold_find_locked(core, shard, handle->kind, handle->name, handle->name_len,
+                             owner != 0 ? owner : hf_owner_self());
+    err = HF_ENOTOWNER;
+    if (hold != NULL && hold->count > 0 && !handle->kind->joint)
+        err = write_handle(hold, ret, size);
+    pthread_mutex_unlock(&shard->mtx);
+    hfi_leave(handle->client, &entry);
+    return err == HF_EINVAL ? hfi_invalid("the memory for the answer is too small")
+                            : hfi_remember(err, NULL);
+}
+
 /* ---- Asynchronous ---- */
 
 int hf_lock_acquire_start(hf_lock *lock, const hf_acquire_options *options, hf_callback callback,
                           void *user, hf_op **ret_op) {
     struct hfi_op_args args;
-    return hfi_start(handle_of(lock), acquire_args(lock, options, true, &args), &args, callback,
-                     user, ret_op);
+    int err = acquire_args(lock, options, true, &args);
+    if (err != HF_OK)
+        return err;
+    err = hfi_start(handle_of(lock), err, &args, callback, user, ret_op);
+    hfi_stamp_text_unref(args.text);
+    return err;
 }
 
 int hf_lock_release_start(hf_lock *lock, hf_owner owner, hf_callback callback, void *user,
@@ -398,8 +482,12 @@ int hf_lock_extend_start(hf_lock *lock, hf_owner owner, int64_t lease_ms, hf_cal
 int hf_lock_adopt_start(hf_lock *lock, const char *handle, int64_t lease_ms, hf_callback callback,
                         void *user, hf_op **ret_op) {
     struct hfi_op_args args;
-    return hfi_start(handle_of(lock), adopt_args(lock, handle, lease_ms, &args), &args, callback,
-                     user, ret_op);
+    int err = adopt_args(lock, handle, lease_ms, &args);
+    if (err != HF_OK)
+        return err;
+    err = hfi_start(handle_of(lock), err, &args, callback, user, ret_op);
+    hfi_stamp_text_unref(args.text);
+    return err;
 }
 
 int hf_lock_break_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op) {
@@ -409,7 +497,7 @@ int hf_lock_break_start(hf_lock *lock, hf_callback callback, void *user, hf_op *
 
 int hf_lock_is_locked_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op) {
     struct hfi_op_args args;
-    return hfi_start(handle_of(lock), ask_args(lock, 0, HFI_ASK_LOCKED, &args), &args, callback,
+    return hfi_start(handle_of(lock), ask_args(lock, 0, HFI_QUERY_LOCKED, &args), &args, callback,
                      user, ret_op);
 }
 
@@ -419,7 +507,7 @@ static int count_start(hf_lock *lock, hf_owner owner, bool yes_or_no, hf_callbac
     struct hfi_op_args args;
     int err = check_named(owner);
     if (err == HF_OK)
-        err = ask_args(lock, owner, HFI_ASK_COUNT, &args);
+        err = ask_args(lock, owner, HFI_QUERY_COUNT, &args);
     args.yes_or_no = yes_or_no;
     return hfi_start(handle_of(lock), err, &args, callback, user, ret_op);
 }
@@ -436,8 +524,8 @@ int hf_lock_hold_count_start(hf_lock *lock, hf_owner owner, hf_callback callback
 
 int hf_lock_ttl_ms_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op) {
     struct hfi_op_args args;
-    return hfi_start(handle_of(lock), ask_args(lock, 0, HFI_ASK_TTL, &args), &args, callback, user,
-                     ret_op);
+    return hfi_start(handle_of(lock), ask_args(lock, 0, HFI_QUERY_TTL, &args), &args, callback,
+                     user, ret_op);
 }
 
 int hf_lock_inspect_start(hf_lock *lock, hf_lock_info **ret_info, hf_callback callback, void *user,

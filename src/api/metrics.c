@@ -1,26 +1,27 @@
 /*
- * The numbers of a client as a text in the format of OpenMetrics, made from what hf_client_stats()
- * tells. On the caller's thread; stateless.
+ * The numbers of a client as OpenMetrics text, made from hf_client_stats(). On the caller's thread;
+ * stateless.
  *
- * Of some names there is more, with the name as a label, by which nothing else can be confused with it. What is known of them is
- * copied first, so that nobody waits while it is written.
+ * Some names have histograms of their own, with the name as a label, so they cannot be confused
+ * with other series. They are copied first, so that no thread waits while the text is written.
  *
- * Numbers with a fraction are written as whole seconds and microseconds: what printf() puts between
- * the two depends on the program's locale.
+ * Fractions are written as whole seconds and microseconds: printf()'s decimal separator depends on
+ * the program's locale.
  */
 #include "api/client.h"
 
 #include "base/json.h"
+#include "fleet/report.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Times under the first and over the last are of no interest by themselves. */
+/* Times below the first and above the last bucket are not listed separately. */
 #define FIRST_BUCKET 4 /* 16 us */
 #define LAST_BUCKET 30 /* 1074 s */
-/* There are many of them by name, so they are coarser. */
+/* There are many histograms by name, so they are coarser. */
 #define NAMED_FIRST_BUCKET 6 /* 64 us */
 #define NAMED_LAST_BUCKET 28 /* 268 s */
 #define NAMED_STEP 2
@@ -35,11 +36,11 @@ static void write_head(FILE *out, const char *name, const char *type, const char
 }
 
 static void write_gauges(FILE *out, const hf_stats *stats) {
-    write_head(out, "holds", "gauge", "Holds right now.");
+    write_head(out, "holds", "gauge", "Holds now.");
     fprintf(out, "holdfast_client_holds %" PRIu64 "\n", stats->holds);
-    write_head(out, "waits", "gauge", "Calls that wait right now.");
+    write_head(out, "waits", "gauge", "Calls waiting now.");
     fprintf(out, "holdfast_client_waits %" PRIu64 "\n", stats->waits);
-    write_head(out, "oldest_wait_seconds", "gauge", "How long the first of them has waited.");
+    write_head(out, "oldest_wait_seconds", "gauge", "Age of the longest wait.");
     fputs("holdfast_client_oldest_wait_seconds ", out);
     write_seconds(out, stats->oldest_wait_ms * 1000);
     putc('\n', out);
@@ -50,21 +51,22 @@ static void write_counters(FILE *out, const hf_stats *stats) {
         const char *name, *help;
         uint64_t value;
     } counters[] = {
-        {"acquired", "Acquires that succeeded.", stats->acquired},
-        {"contended", "Acquires that had to wait for another.", stats->contended},
+        {"acquired", "Successful acquires.", stats->acquired},
+        {"contended", "Acquires that waited for another owner.", stats->contended},
         {"timed_out", "Acquires that ended without the lock.", stats->timed_out},
-        {"cancelled", "Acquires that were cancelled.", stats->cancelled},
-        {"released", "Releases that succeeded.", stats->released},
-        {"renewals", "Renewals that the server confirmed.", stats->renewals},
-        {"renew_failures", "Renewals that failed.", stats->renew_failures},
-        {"losses", "Holds that were lost.", stats->losses},
-        {"unknowns", "Commands whose outcome had to be settled later.", stats->unknowns},
-        {"notify_failures", "Releases that could not wake anybody.", stats->notify_failures},
-        {"reconnects", "Connections that were lost and made again.", stats->reconnects},
+        {"cancelled", "Cancelled acquires.", stats->cancelled},
+        {"released", "Successful releases.", stats->released},
+        {"renewals", "Renewals confirmed by the server.", stats->renewals},
+        {"renew_failures", "Failed renewals.", stats->renew_failures},
+        {"losses", "Lost holds.", stats->losses},
+        {"unknowns", "Commands whose outcome was settled later.", stats->unknowns},
+        {"notify_failures", "Releases that could not notify waiters.", stats->notify_failures},
+        {"reconnects", "Reconnections.", stats->reconnects},
         {"commands", "Commands sent.", stats->commands},
-        {"switches", "Servers that took over as the primary.", stats->switches},
-        {"redirects", "Commands that were sent elsewhere.", stats->redirects},
-        {"ack_failures", "Too few replicas confirmed it.", stats->ack_failures},
+        {"switches", "Changes of the primary.", stats->switches},
+        {"redirects", "Commands redirected by a cluster.", stats->redirects},
+        {"ack_failures", "Acquires and renewals confirmed by too few replicas.",
+         stats->ack_failures},
     };
     for (size_t i = 0; i < sizeof counters / sizeof counters[0]; i++) {
         write_head(out, counters[i].name, "counter", counters[i].help);
@@ -72,7 +74,7 @@ static void write_counters(FILE *out, const hf_stats *stats) {
     }
 }
 
-/* The counters move while they are read, so what is counted is what is in the buckets. */
+/* The counters move while they are read, so the count is the sum of the buckets. */
 static void write_times(FILE *out, const char *name, const char *help, const hf_times *times) {
     uint64_t count = 0;
     write_head(out, name, "histogram", help);
@@ -104,7 +106,7 @@ struct named_list {
     bool failed; /* out of memory */
 };
 
-/* Under the mutex of what keeps them. */
+/* Under the mutex of the statistics table. */
 static void add_named(void *arg, const struct hfi_named_times *times) {
     struct named_list *list = arg;
     struct named *named = malloc(sizeof *named + times->name_len);
@@ -125,7 +127,8 @@ static void free_names(struct named_list *list) {
     }
 }
 
-/* A name in any bytes, as a part of what is between quotes: of one that is no text, its ASCII. */
+/* Escapes a name in any bytes for a quoted label; if it is not UTF-8, other bytes than ASCII become
+ * U+FFFD. */
 static void write_escaped(FILE *out, const char *name, size_t len, bool is_text) {
     for (size_t i = 0; i < len; i++) {
         if (name[i] == '\n')
@@ -141,7 +144,7 @@ static void write_escaped(FILE *out, const char *name, size_t len, bool is_text)
     }
 }
 
-/* What is no text could be mistaken for another: so it is told by its bytes, too. */
+/* A name that is not plain text could look like another, so its bytes are written in hex, too. */
 static void write_lock_label(FILE *out, const struct hfi_named_times *times) {
     bool is_text = hfi_is_utf8(times->name, times->name_len);
     fputs("lock=\"", out);
@@ -189,11 +192,11 @@ static void write_names(FILE *out, const struct named_list *list) {
         const char *family, *help;
         size_t at;
     } all[] = {
-        {"lock_wait_seconds", "The same by name: from the call to acquired.",
+        {"lock_wait_seconds", "Time from the call to the acquire, by name.",
          offsetof(struct hfi_named_times, wait)},
-        {"lock_hold_seconds", "The same by name: from acquired to fully released.",
+        {"lock_hold_seconds", "Time from the acquire to the full release, by name.",
          offsetof(struct hfi_named_times, hold)},
-        {"lock_hand_over_seconds", "The same by name: from being told that it is free to acquired.",
+        {"lock_hand_over_seconds", "Time from the release message to the acquire, by name.",
          offsetof(struct hfi_named_times, hand_over)},
     };
     for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
@@ -207,7 +210,7 @@ static void write_names(FILE *out, const struct named_list *list) {
     }
 }
 
-/* ---- The whole ---- */
+/* ---- All of it ---- */
 
 static void write_all(FILE *out, const char *id, const hf_stats *stats,
                       const struct named_list *names) {
@@ -217,9 +220,9 @@ static void write_all(FILE *out, const char *id, const hf_stats *stats,
             id, hf_version());
     write_gauges(out, stats);
     write_counters(out, stats);
-    write_times(out, "wait_seconds", "From the call to acquired.", &stats->wait);
-    write_times(out, "hold_seconds", "From acquired to fully released.", &stats->hold);
-    write_times(out, "hand_over_seconds", "From being told that it is free to acquired.",
+    write_times(out, "wait_seconds", "Time from the call to the acquire.", &stats->wait);
+    write_times(out, "hold_seconds", "Time from the acquire to the full release.", &stats->hold);
+    write_times(out, "hand_over_seconds", "Time from the release message to the acquire.",
                 &stats->hand_over);
     write_names(out, names);
     fputs("# EOF\n", out);
@@ -252,7 +255,7 @@ int hf_client_metrics(hf_client *client, char **ret_text) {
     err = hfi_enter(client, &entry);
     if (err != HF_OK)
         return hfi_remember(err, NULL);
-    hfi_diaries_tell(&client->diaries, add_named, &names);
+    hfi_name_stats_table_report(&client->stats_table, add_named, &names);
     char *text = names.failed ? NULL : make_text(hf_client_id(client), &stats, &names);
     free_names(&names);
     hfi_leave(client, &entry);

@@ -4,9 +4,9 @@
 
 #include <holdfast/holdfast.h>
 
-/* What was given, or the defaults, with what does not depend on the url checked. HF_EINVAL. */
+/* The given options, or the defaults; checks what does not depend on the url. HF_EINVAL. */
 int hfi_options_read(const hf_options *given, hf_options *options, hf_error *error);
-/* Its times and numbers, when the url has had its say. HF_EINVAL. */
+/* Checks times and numbers, after the url has been applied. HF_EINVAL. */
 int hfi_options_check_numbers(const hf_options *o, hf_error *error);
 
 #endif

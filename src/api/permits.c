@@ -1,17 +1,12 @@
 /*
- * The verbs of permits with leases: argument checks, then an operation. Ids are drawn here, before
- * anything is sent, so that an acquire can be repeated under the same ones. Nothing here touches
- * the network by itself; holds are only looked at.
+ * The verbs of permits with leases: argument checks, then an operation. Ids are drawn before
+ * anything is sent (permit_ids.c), so that an acquire can be repeated under the same ids. Nothing
+ * here uses the network directly; holds are only read.
  */
 #include "api/handle.h"
-#include "api/sized.h"
+#include "api/versioned_struct.h"
 
 #include <string.h>
-#include <sys/random.h>
-#include <unistd.h>
-
-#define COUNT_MAX 1000
-#define TEXT_LEN (2 * HFI_ID_LEN)
 
 /* ---- The handle ---- */
 
@@ -21,22 +16,22 @@ static struct hfi_handle *handle_of(hf_permits *permits) {
 
 static const struct hfi_kind *find(struct hfi_engine *engine, const hf_lock_options *options) {
     (void)options;
-    return engine->ops->thing(engine, HFI_PERMITS);
+    return engine->ops->object(engine, HFI_PERMITS);
 }
 
-static void tell(struct hfi_handle *handle, const struct hfi_on_lost *on_lost, const char *owner,
-                 const hf_event *event) {
+static void run_callback(struct hfi_handle *handle, const struct hfi_on_lost *on_lost,
+                         const char *owner, const hf_event *event) {
     on_lost->permit(HFI_CONTAINER(handle, hf_permits, handle), owner, event, on_lost->user);
 }
 
 static const struct hfi_handle_type type = {
-    .needs = "permits need a client and a name", .find = find, .tell = tell};
+    .needs = "permits need a client and a name", .find = find, .run_callback = run_callback};
 
 int hf_permits_new_bytes(hf_client *client, const void *name, size_t name_len,
                          hf_permits **ret_permits) {
     struct hfi_handle *handle;
     if (ret_permits == NULL)
-        return hfi_invalid("no place for the handle");
+        return hfi_invalid("the pointer for the new handle is NULL");
     int err = hfi_handle_new(client, &type, name, name_len, NULL, &handle);
     if (err == HF_OK)
         *ret_permits = HFI_CONTAINER(handle, hf_permits, handle);
@@ -57,100 +52,36 @@ const char *hf_permits_name(const hf_permits *permits, size_t *ret_len) {
 
 int hf_permits_on_lost(hf_permits *permits, hf_permit_event_fn callback, void *user) {
     const struct hfi_on_lost on_lost = {.permit = callback, .user = user};
-    return hfi_ear_set(handle_of(permits), &on_lost);
+    return hfi_loss_listener_set(handle_of(permits), &on_lost);
 }
 
 int hf_permits_lost_fd(hf_permits *permits) {
-    return hfi_ear_fd(handle_of(permits));
-}
-
-/* ---- Ids ---- */
-
-static int digit(char hex) {
-    if (hex >= '0' && hex <= '9')
-        return hex - '0';
-    return hex >= 'a' && hex <= 'f' ? hex - 'a' + 10 : -1;
-}
-
-static bool read_id(const hf_permit_id *id, unsigned char bytes[HFI_ID_LEN]) {
-    for (size_t i = 0; i < HFI_ID_LEN; i++) {
-        /* one after the other: a short text ends before it is read past its end */
-        int high = digit(id->text[2 * i]);
-        int low = high < 0 ? -1 : digit(id->text[2 * i + 1]);
-        if (low < 0)
-            return false;
-        bytes[i] = (unsigned char)(high << 4 | low);
-    }
-    return id->text[TEXT_LEN] == '\0';
-}
-
-/* An operation copies its ids, so they are needed only while it is made. One needs no
- * allocation. */
-struct ids {
-    const struct hfi_mem *mem;
-    unsigned char *bytes;
-    unsigned char one[HFI_ID_LEN];
-};
-
-static int make_room(hf_permits *permits, size_t len, struct ids *ids) {
-    ids->mem = &permits->handle.client->mem;
-    ids->bytes = len > 1 ? hfi_alloc(ids->mem, len * HFI_ID_LEN) : ids->one;
-    return ids->bytes != NULL ? HF_OK : hfi_remember(HF_ENOMEM, NULL);
-}
-
-static void free_ids(struct ids *ids) {
-    if (ids->bytes != NULL && ids->bytes != ids->one)
-        hfi_free(ids->mem, ids->bytes);
-}
-
-static int draw_ids(hf_permits *permits, size_t len, struct ids *ids) {
-    int err = make_room(permits, len, ids);
-    size_t done = 0, size = len * HFI_ID_LEN;
-    while (err == HF_OK && done < size) {
-        ssize_t more = getrandom(ids->bytes + done, size - done, 0);
-        if (more > 0)
-            done += (size_t)more; /* a signal may have cut a long one short */
-        else if (more < 0 && done == 0)
-            err = hfi_remember(HF_ESYS, NULL);
-    }
-    return err;
-}
-
-static int read_ids(hf_permits *permits, const hf_permit_id *given, size_t len, struct ids *ids) {
-    if (permits == NULL)
-        return hfi_invalid("no handle was given");
-    if (given == NULL || len == 0 || len > COUNT_MAX)
-        return hfi_invalid("1 to 1000 ids of permits are needed");
-    int err = make_room(permits, len, ids);
-    for (size_t i = 0; err == HF_OK && i < len; i++)
-        if (!read_id(&given[i], ids->bytes + i * HFI_ID_LEN))
-            err = hfi_invalid("the id of a permit is 32 lower-case hexadecimal digits");
-    return err;
+    return hfi_loss_listener_fd(handle_of(permits));
 }
 
 /* ---- Arguments ---- */
 
-static int set_args(hf_permits *permits, enum hfi_act act, int64_t number,
+static int set_args(hf_permits *permits, enum hfi_object_op object_op, int64_t number,
                     struct hfi_op_args *args) {
     if (number < 0 || number > HF_PERMITS_MAX)
-        return hfi_invalid("a number of permits is 0 to 2147483647");
-    return hfi_act_args(handle_of(permits), act, number, args);
+        return hfi_invalid("a number of permits must be 0 to 2147483647");
+    return hfi_object_op_args(handle_of(permits), object_op, number, args);
 }
 
 static int add_args(hf_permits *permits, int64_t delta, struct hfi_op_args *args) {
     if (delta < -HF_PERMITS_MAX || delta > HF_PERMITS_MAX)
-        return hfi_invalid("a change is -2147483647 to 2147483647 permits");
-    return hfi_act_args(handle_of(permits), HFI_ACT_ADD, delta, args);
+        return hfi_invalid("a change must be -2147483647 to 2147483647 permits");
+    return hfi_object_op_args(handle_of(permits), HFI_OBJECT_ADD, delta, args);
 }
 
-static int ask_args(hf_permits *permits, enum hfi_act act, struct hfi_op_args *args) {
-    return hfi_act_args(handle_of(permits), act, 0, args);
+static int ask_args(hf_permits *permits, enum hfi_object_op object_op, struct hfi_op_args *args) {
+    return hfi_object_op_args(handle_of(permits), object_op, 0, args);
 }
 
 static int expire_args(hf_permits *permits, int64_t ttl_ms, struct hfi_op_args *args) {
     if (ttl_ms < 1 || ttl_ms > HF_LEASE_MAX_MS)
-        return hfi_invalid("a TTL is 1 ms to ten years");
-    int err = ask_args(permits, HFI_ACT_EXPIRE, args);
+        return hfi_invalid("a TTL must be 1 ms to ten years");
+    int err = ask_args(permits, HFI_OBJECT_EXPIRE, args);
     if (err == HF_OK)
         args->ttl_ms = ttl_ms;
     return err;
@@ -158,29 +89,29 @@ static int expire_args(hf_permits *permits, int64_t ttl_ms, struct hfi_op_args *
 
 static int read_options(const hf_permits_options *given, hf_permits_options *options) {
     hf_error error;
-    int err = hfi_sized_read(&hfi_sized_permits_options, given, options, &error);
+    int err = hfi_versioned_read(&hfi_versioned_permits_options, given, options, &error);
     if (err != HF_OK)
         return hfi_remember(err, &error);
     err = hfi_check_wait(options->wait_ms);
     if (err != HF_OK)
         return err;
     if (options->lease_ms < HF_NO_LEASE || options->lease_ms > HF_LEASE_MAX_MS)
-        return hfi_invalid("a lease is 1 ms to ten years, HF_WATCHDOG or HF_NO_LEASE");
-    if (options->count < 1 || options->count > COUNT_MAX)
+        return hfi_invalid("a lease must be 1 ms to ten years, HF_WATCHDOG or HF_NO_LEASE");
+    if (options->count < 1 || options->count > HFI_PERMITS_COUNT_MAX)
         return hfi_invalid("1 to 1000 permits can be acquired at once");
     return HF_OK;
 }
 
 static int acquire_args(hf_permits *permits, const hf_permits_options *given, hf_permit_id *ret_ids,
-                        struct ids *ids, struct hfi_op_args *args) {
+                        struct hfi_permit_ids *ids, struct hfi_op_args *args) {
     hf_permits_options options = HF_PERMITS_INIT;
     int err = read_options(given, &options);
     if (err == HF_OK && ret_ids == NULL)
-        err = hfi_invalid("no place for the ids");
+        err = hfi_invalid("the pointer for the permit ids is NULL");
     if (err == HF_OK)
         err = hfi_handle_args(handle_of(permits), &hfi_verb_permits_acquire, args);
     if (err == HF_OK)
-        err = draw_ids(permits, (size_t)options.count, ids);
+        err = hfi_permit_ids_draw(permits, (size_t)options.count, ids);
     if (err == HF_OK) {
         args->wait_ms = options.wait_ms;
         args->lease_ms = options.lease_ms;
@@ -192,12 +123,12 @@ static int acquire_args(hf_permits *permits, const hf_permits_options *given, hf
     return err;
 }
 
-static int ids_args(hf_permits *permits, const struct hfi_verb *verb, enum hfi_act act,
-                    const hf_permit_id *given, size_t len, struct ids *ids,
+static int ids_args(hf_permits *permits, const struct hfi_verb *verb, enum hfi_object_op object_op,
+                    const hf_permit_id *given, size_t len, struct hfi_permit_ids *ids,
                     struct hfi_op_args *args) {
-    int err = read_ids(permits, given, len, ids);
+    int err = hfi_permit_ids_read(permits, given, len, ids);
     if (err == HF_OK)
-        err = ask_args(permits, act, args);
+        err = ask_args(permits, object_op, args);
     if (err == HF_OK) {
         args->verb = verb;
         args->ids = ids->bytes;
@@ -206,37 +137,37 @@ static int ids_args(hf_permits *permits, const struct hfi_verb *verb, enum hfi_a
     return err;
 }
 
-static int release_args(hf_permits *permits, const hf_permit_id *given, size_t len, struct ids *ids,
-                        struct hfi_op_args *args) {
-    return ids_args(permits, &hfi_verb_permits_release, HFI_ACT_PUT, given, len, ids, args);
+static int release_args(hf_permits *permits, const hf_permit_id *given, size_t len,
+                        struct hfi_permit_ids *ids, struct hfi_op_args *args) {
+    return ids_args(permits, &hfi_verb_permits_release, HFI_OBJECT_PUT, given, len, ids, args);
 }
 
 static int extend_args(hf_permits *permits, const hf_permit_id *id, int64_t lease_ms,
-                       struct ids *ids, struct hfi_op_args *args) {
+                       struct hfi_permit_ids *ids, struct hfi_op_args *args) {
     if (lease_ms != HF_NO_LEASE && (lease_ms < 1 || lease_ms > HF_LEASE_MAX_MS))
-        return hfi_invalid("an extension is 1 ms to ten years, or HF_NO_LEASE");
-    int err = ids_args(permits, &hfi_verb_permits_extend, HFI_ACT_EXTEND, id, 1, ids, args);
+        return hfi_invalid("an extension must be 1 ms to ten years, or HF_NO_LEASE");
+    int err = ids_args(permits, &hfi_verb_permits_extend, HFI_OBJECT_EXTEND, id, 1, ids, args);
     if (err == HF_OK)
         args->lease_ms = lease_ms;
     return err;
 }
 
-static int lease_args(hf_permits *permits, const hf_permit_id *id, struct ids *ids,
+static int lease_args(hf_permits *permits, const hf_permit_id *id, struct hfi_permit_ids *ids,
                       struct hfi_op_args *args) {
-    return ids_args(permits, &hfi_verb_act, HFI_ACT_LEASE, id, 1, ids, args);
+    return ids_args(permits, &hfi_verb_object_op, HFI_OBJECT_LEASE, id, 1, ids, args);
 }
 
 /* ---- Synchronous ---- */
 
 int hf_permits_try_set(hf_permits *permits, int64_t number, bool *ret_set) {
     struct hfi_op_args args;
-    return hfi_run_done(handle_of(permits), set_args(permits, HFI_ACT_SET, number, &args), &args,
+    return hfi_run_done(handle_of(permits), set_args(permits, HFI_OBJECT_SET, number, &args), &args,
                         ret_set);
 }
 
 int hf_permits_set(hf_permits *permits, int64_t number) {
     struct hfi_op_args args;
-    return hfi_run(handle_of(permits), set_args(permits, HFI_ACT_RESET, number, &args), &args);
+    return hfi_run(handle_of(permits), set_args(permits, HFI_OBJECT_RESET, number, &args), &args);
 }
 
 int hf_permits_add(hf_permits *permits, int64_t delta) {
@@ -247,10 +178,10 @@ int hf_permits_add(hf_permits *permits, int64_t delta) {
 int hf_permits_acquire_with(hf_permits *permits, const hf_permits_options *options,
                             hf_permit_id *ret_ids) {
     struct hfi_op_args args;
-    struct ids ids = {0};
+    struct hfi_permit_ids ids = {0};
     int err =
         hfi_run(handle_of(permits), acquire_args(permits, options, ret_ids, &ids, &args), &args);
-    free_ids(&ids);
+    hfi_permit_ids_free(&ids);
     return err;
 }
 
@@ -270,10 +201,10 @@ int hf_permits_try(hf_permits *permits, hf_permit_id *ret_id) {
 
 int hf_permits_release_many(hf_permits *permits, const hf_permit_id *given, size_t ids_len) {
     struct hfi_op_args args;
-    struct ids ids = {0};
+    struct hfi_permit_ids ids = {0};
     int err =
         hfi_run(handle_of(permits), release_args(permits, given, ids_len, &ids, &args), &args);
-    free_ids(&ids);
+    hfi_permit_ids_free(&ids);
     return err;
 }
 
@@ -283,24 +214,25 @@ int hf_permits_release(hf_permits *permits, const hf_permit_id *id) {
 
 int hf_permits_extend(hf_permits *permits, const hf_permit_id *id, int64_t lease_ms) {
     struct hfi_op_args args;
-    struct ids ids = {0};
+    struct hfi_permit_ids ids = {0};
     int err = hfi_run(handle_of(permits), extend_args(permits, id, lease_ms, &ids, &args), &args);
-    free_ids(&ids);
+    hfi_permit_ids_free(&ids);
     return err;
 }
 
 int hf_permits_lease_ms(hf_permits *permits, const hf_permit_id *id, int64_t *ret_lease_ms) {
     struct hfi_op_args args;
-    struct ids ids = {0};
+    struct hfi_permit_ids ids = {0};
     int err = hfi_run_number(handle_of(permits), lease_args(permits, id, &ids, &args), &args,
                              ret_lease_ms);
-    free_ids(&ids);
+    hfi_permit_ids_free(&ids);
     return err;
 }
 
 int64_t hf_permits_remaining_ms(hf_permits *permits, const hf_permit_id *id) {
     struct hfi_entry entry;
-    if (permits == NULL || id == NULL || strnlen(id->text, TEXT_LEN + 1) != TEXT_LEN ||
+    if (permits == NULL || id == NULL ||
+        strnlen(id->text, HFI_PERMIT_TEXT_LEN + 1) != HFI_PERMIT_TEXT_LEN ||
         hfi_enter(permits->handle.client, &entry) != HF_OK)
         return 0;
     const struct hfi_handle *handle = &permits->handle;
@@ -308,8 +240,9 @@ int64_t hf_permits_remaining_ms(hf_permits *permits, const hf_permit_id *id) {
     struct hfi_shard *shard = hfi_core_shard(core, handle->name, handle->name_len);
     int64_t left_ms = 0;
     pthread_mutex_lock(&shard->mtx);
-    const struct hfi_hold *hold = hfi_hold_of_locked(core, shard, handle->kind, handle->name,
-                                                     handle->name_len, id->text, TEXT_LEN, false);
+    const struct hfi_hold *hold =
+        hfi_hold_of_locked(core, shard, handle->kind, handle->name, handle->name_len, id->text,
+                           HFI_PERMIT_TEXT_LEN, false);
     if (hold != NULL && hold->count > 0)
         left_ms = hfi_left_ms(hfi_hold_deadline_ms(hold));
     pthread_mutex_unlock(&shard->mtx);
@@ -317,21 +250,22 @@ int64_t hf_permits_remaining_ms(hf_permits *permits, const hf_permit_id *id) {
     return left_ms;
 }
 
-static int ask(hf_permits *permits, enum hfi_act act, int64_t *ret_number) {
+static int ask(hf_permits *permits, enum hfi_object_op object_op, int64_t *ret_number) {
     struct hfi_op_args args;
-    return hfi_run_number(handle_of(permits), ask_args(permits, act, &args), &args, ret_number);
+    return hfi_run_number(handle_of(permits), ask_args(permits, object_op, &args), &args,
+                          ret_number);
 }
 
 int hf_permits_available(hf_permits *permits, int64_t *ret_number) {
-    return ask(permits, HFI_ACT_AVAILABLE, ret_number);
+    return ask(permits, HFI_OBJECT_AVAILABLE, ret_number);
 }
 
 int hf_permits_total(hf_permits *permits, int64_t *ret_number) {
-    return ask(permits, HFI_ACT_TOTAL, ret_number);
+    return ask(permits, HFI_OBJECT_TOTAL, ret_number);
 }
 
 int hf_permits_taken(hf_permits *permits, int64_t *ret_number) {
-    return ask(permits, HFI_ACT_TAKEN, ret_number);
+    return ask(permits, HFI_OBJECT_TAKEN, ret_number);
 }
 
 int hf_permits_expire(hf_permits *permits, int64_t ttl_ms, bool *ret_existed) {
@@ -342,7 +276,7 @@ int hf_permits_expire(hf_permits *permits, int64_t ttl_ms, bool *ret_existed) {
 
 int hf_permits_delete(hf_permits *permits, bool *ret_deleted) {
     struct hfi_op_args args;
-    return hfi_run_done(handle_of(permits), ask_args(permits, HFI_ACT_DELETE, &args), &args,
+    return hfi_run_done(handle_of(permits), ask_args(permits, HFI_OBJECT_DELETE, &args), &args,
                         ret_deleted);
 }
 
@@ -351,14 +285,14 @@ int hf_permits_delete(hf_permits *permits, bool *ret_deleted) {
 int hf_permits_try_set_start(hf_permits *permits, int64_t number, hf_callback callback, void *user,
                              hf_op **ret_op) {
     struct hfi_op_args args;
-    return hfi_start(handle_of(permits), set_args(permits, HFI_ACT_SET, number, &args), &args,
+    return hfi_start(handle_of(permits), set_args(permits, HFI_OBJECT_SET, number, &args), &args,
                      callback, user, ret_op);
 }
 
 int hf_permits_set_start(hf_permits *permits, int64_t number, hf_callback callback, void *user,
                          hf_op **ret_op) {
     struct hfi_op_args args;
-    return hfi_start(handle_of(permits), set_args(permits, HFI_ACT_RESET, number, &args), &args,
+    return hfi_start(handle_of(permits), set_args(permits, HFI_OBJECT_RESET, number, &args), &args,
                      callback, user, ret_op);
 }
 
@@ -373,61 +307,61 @@ int hf_permits_acquire_start(hf_permits *permits, const hf_permits_options *opti
                              hf_permit_id *ret_ids, hf_callback callback, void *user,
                              hf_op **ret_op) {
     struct hfi_op_args args;
-    struct ids ids = {0};
+    struct hfi_permit_ids ids = {0};
     int err = hfi_start(handle_of(permits), acquire_args(permits, options, ret_ids, &ids, &args),
                         &args, callback, user, ret_op);
-    free_ids(&ids);
+    hfi_permit_ids_free(&ids);
     return err;
 }
 
 int hf_permits_release_start(hf_permits *permits, const hf_permit_id *given, size_t ids_len,
                              hf_callback callback, void *user, hf_op **ret_op) {
     struct hfi_op_args args;
-    struct ids ids = {0};
+    struct hfi_permit_ids ids = {0};
     int err = hfi_start(handle_of(permits), release_args(permits, given, ids_len, &ids, &args),
                         &args, callback, user, ret_op);
-    free_ids(&ids);
+    hfi_permit_ids_free(&ids);
     return err;
 }
 
 int hf_permits_extend_start(hf_permits *permits, const hf_permit_id *id, int64_t lease_ms,
                             hf_callback callback, void *user, hf_op **ret_op) {
     struct hfi_op_args args;
-    struct ids ids = {0};
+    struct hfi_permit_ids ids = {0};
     int err = hfi_start(handle_of(permits), extend_args(permits, id, lease_ms, &ids, &args), &args,
                         callback, user, ret_op);
-    free_ids(&ids);
+    hfi_permit_ids_free(&ids);
     return err;
 }
 
 int hf_permits_lease_ms_start(hf_permits *permits, const hf_permit_id *id, hf_callback callback,
                               void *user, hf_op **ret_op) {
     struct hfi_op_args args;
-    struct ids ids = {0};
+    struct hfi_permit_ids ids = {0};
     int err = hfi_start(handle_of(permits), lease_args(permits, id, &ids, &args), &args, callback,
                         user, ret_op);
-    free_ids(&ids);
+    hfi_permit_ids_free(&ids);
     return err;
 }
 
-static int ask_start(hf_permits *permits, enum hfi_act act, hf_callback callback, void *user,
-                     hf_op **ret_op) {
+static int ask_start(hf_permits *permits, enum hfi_object_op object_op, hf_callback callback,
+                     void *user, hf_op **ret_op) {
     struct hfi_op_args args;
-    return hfi_start(handle_of(permits), ask_args(permits, act, &args), &args, callback, user,
+    return hfi_start(handle_of(permits), ask_args(permits, object_op, &args), &args, callback, user,
                      ret_op);
 }
 
 int hf_permits_available_start(hf_permits *permits, hf_callback callback, void *user,
                                hf_op **ret_op) {
-    return ask_start(permits, HFI_ACT_AVAILABLE, callback, user, ret_op);
+    return ask_start(permits, HFI_OBJECT_AVAILABLE, callback, user, ret_op);
 }
 
 int hf_permits_total_start(hf_permits *permits, hf_callback callback, void *user, hf_op **ret_op) {
-    return ask_start(permits, HFI_ACT_TOTAL, callback, user, ret_op);
+    return ask_start(permits, HFI_OBJECT_TOTAL, callback, user, ret_op);
 }
 
 int hf_permits_taken_start(hf_permits *permits, hf_callback callback, void *user, hf_op **ret_op) {
-    return ask_start(permits, HFI_ACT_TAKEN, callback, user, ret_op);
+    return ask_start(permits, HFI_OBJECT_TAKEN, callback, user, ret_op);
 }
 
 int hf_permits_expire_start(hf_permits *permits, int64_t ttl_ms, hf_callback callback, void *user,
@@ -438,5 +372,5 @@ int hf_permits_expire_start(hf_permits *permits, int64_t ttl_ms, hf_callback cal
 }
 
 int hf_permits_delete_start(hf_permits *permits, hf_callback callback, void *user, hf_op **ret_op) {
-    return ask_start(permits, HFI_ACT_DELETE, callback, user, ret_op);
+    return ask_start(permits, HFI_OBJECT_DELETE, callback, user, ret_op);
 }

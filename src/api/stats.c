@@ -1,16 +1,16 @@
 /*
- * The statistics of a client, copied from the counters of its core. They change while they are read, so
- * each is right by itself. On the caller's thread.
+ * The statistics of a client, copied from the counters of its core. They change while they are
+ * read, so each is right by itself, but not together. On the caller's thread.
  */
 #include "api/client.h"
-#include "api/sized.h"
+#include "api/versioned_struct.h"
 
 int hf_client_stats(hf_client *client, hf_stats *ret_stats) {
     struct hfi_entry entry;
     hf_error error;
     if (ret_stats == NULL)
         return hfi_remember(HF_EINVAL, NULL);
-    int err = hfi_sized_check(&hfi_sized_stats, ret_stats, &error);
+    int err = hfi_versioned_check(&hfi_versioned_stats, ret_stats, &error);
     if (err != HF_OK)
         return hfi_remember(err, &error);
     err = hfi_enter(client, &entry);
@@ -33,13 +33,13 @@ int hf_client_stats(hf_client *client, hf_stats *ret_stats) {
                       .switches = atomic_load(&c->switches),
                       .redirects = atomic_load(&c->redirects),
                       .ack_failures = atomic_load(&c->ack_failures)};
-    struct hfi_waits waits = hfi_standing_waits(&client->core);
+    struct hfi_waits waits = hfi_survey_entry_waits(&client->core);
     stats.waits = waits.len;
     stats.oldest_wait_ms = waits.len > 0 ? (uint64_t)(hfi_now_ms() - waits.since_ms) : 0;
     hfi_times_read(&client->core.wait, &stats.wait);
     hfi_times_read(&client->core.hold, &stats.hold);
     hfi_times_read(&client->core.hand_over, &stats.hand_over);
-    hfi_sized_write(&hfi_sized_stats, &stats, ret_stats);
+    hfi_versioned_write(&hfi_versioned_stats, &stats, ret_stats);
     hfi_leave(client, &entry);
     return HF_OK;
 }

@@ -1,12 +1,12 @@
 /*
- * A survey of the whole fleet: arguments, and the calls that need no client. What is found is the
- * engine's, and src/survey makes one view of it. On the caller's thread; stateless.
+ * A survey of the whole fleet: arguments, and the calls that need no client. The engine collects
+ * the findings, and src/fleet joins them into one view. On the caller's thread; stateless.
  */
-#include "survey/survey.h"
+#include "fleet/survey.h"
 
 #include "api/client.h"
 #include "api/handle.h"
-#include "api/sized.h"
+#include "api/versioned_struct.h"
 
 #include <string.h>
 
@@ -19,15 +19,15 @@ static int survey_args(const hf_survey_options *given, hf_fleet **ret_fleet,
     hf_survey_options options = HF_SURVEY_INIT;
     hf_error error;
     hfi_error_clear(&error);
-    int err = hfi_sized_read(&hfi_sized_survey_options, given, &options, &error);
+    int err = hfi_versioned_read(&hfi_versioned_survey_options, given, &options, &error);
     if (err != HF_OK)
         return hfi_remember(err, &error);
     if (ret_fleet == NULL)
-        return hfi_invalid("no place for what is found");
+        return hfi_invalid("the pointer for the survey's result is NULL");
     if (options.limit_ms < 1 || options.limit_ms > HOUR_MS)
-        return hfi_invalid("limit_ms is 1 ms to one hour");
+        return hfi_invalid("limit_ms must be 1 ms to one hour");
     if ((options.wanted & ~ALL_WANTS) != 0)
-        return hfi_invalid("wanted is made of HF_WANT_...");
+        return hfi_invalid("unknown bits in wanted: combine HF_WANT_...");
     const char *pattern = options.pattern != NULL ? options.pattern : "";
     if (strlen(pattern) > PATTERN_MAX)
         return hfi_invalid("the pattern is longer than 256 bytes");
@@ -53,7 +53,7 @@ int hf_survey_start(hf_client *client, const hf_survey_options *options, hf_flee
     if (err != HF_OK)
         return err;
     if (callback == NULL && ret_op == NULL)
-        return hfi_invalid("without a callback, somebody has to wait for the operation");
+        return hfi_invalid("a survey without a callback needs ret_op, to wait for it");
     args.callback = callback;
     args.user = user;
     return hfi_start_async(client, &args, ret_op);
@@ -66,7 +66,7 @@ void hf_fleet_free(hf_fleet *fleet) {
 int hf_fleet_deadlocks(const hf_fleet *earlier, const hf_fleet *later,
                        hf_deadlocks **ret_deadlocks) {
     if (earlier == NULL || later == NULL || ret_deadlocks == NULL)
-        return hfi_invalid("two surveys, and a place for the deadlocks are needed");
+        return hfi_invalid("hf_fleet_deadlocks() needs two surveys and a pointer for the result");
     if (later->taken_ms < earlier->taken_ms)
         return hfi_invalid("the second survey is the earlier one");
     return hfi_remember(hfi_fleet_deadlocks(earlier, later, ret_deadlocks), NULL);

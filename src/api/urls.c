@@ -1,9 +1,9 @@
 /*
- * The urls of a client, and what they and the options say together. Used by hf_open() on the caller's
- * thread; stateless.
+ * The urls of a client, merged with its options. Used by hf_open() on the caller's thread;
+ * stateless.
  *
- * Times are the client's, whichever url gives them; two that contradict each other are a mistake. User,
- * password, prefix and TLS are each server's own.
+ * Times apply to the client, whichever url gives them; two that contradict each other are an error.
+ * User, password, prefix and TLS are set per server.
  */
 #include "api/urls.h"
 
@@ -13,7 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One that is set but empty was meant to say something: another server is not what was meant. */
+/* A variable that is set but empty is an error: falling back to another server would not be what
+ * was meant. */
 int hfi_url_from_environment(const char **ret_url, hf_error *error) {
     const char *variable = "HOLDFAST_URL", *url = secure_getenv(variable);
     if (url == NULL)
@@ -22,12 +23,12 @@ int hfi_url_from_environment(const char **ret_url, hf_error *error) {
         return hfi_fail(error, HF_EINVAL,
                         "no url was given, and neither HOLDFAST_URL nor REDIS_URL is set");
     if (url[0] == '\0')
-        return hfi_fail(error, HF_EINVAL, "no url was given, and %s is set, but empty", variable);
+        return hfi_fail(error, HF_EINVAL, "no url was given, and %s is empty", variable);
     *ret_url = url;
     return HF_OK;
 }
 
-/* What a url says holds for the client. */
+/* Values in a url apply to the client. */
 static void apply_url_options(const struct hfi_url *url, hf_options *options) {
     if (url->cmd_timeout_ms >= 0)
         options->cmd_timeout_ms = url->cmd_timeout_ms;
@@ -45,6 +46,8 @@ static void apply_url_options(const struct hfi_url *url, hf_options *options) {
         options->report_after_ms = url->report_after_ms;
     if (url->timed_names >= 0)
         options->timed_names = url->timed_names;
+    if (url->clock_drift_ppm >= 0)
+        options->clock_drift_ppm = url->clock_drift_ppm;
     if (url->restart_guard_ms >= 0)
         options->restart_guard_ms = url->restart_guard_ms;
     if (url->failover_timeout_ms >= 0)
@@ -55,6 +58,8 @@ static void apply_url_options(const struct hfi_url *url, hf_options *options) {
         options->acks = url->acks;
     if (url->ack_disk != HFI_SWITCH_DEFAULT)
         options->ack_disk = url->ack_disk == HFI_SWITCH_ON;
+    if (url->sentinel_confirm != HFI_SWITCH_DEFAULT)
+        options->sentinel_confirm = url->sentinel_confirm == HFI_SWITCH_ON;
     if (url->look == HFI_SWITCH_OFF)
         options->flags |= HF_SLEEP_AT_ONCE;
     else if (url->look == HFI_SWITCH_ON)
@@ -74,9 +79,9 @@ static int override_text(const struct hfi_mem *mem, char **text, const char *wit
     return HF_OK;
 }
 
-/* TLS options fill in what the url does not say itself. Whom to trust is one decision, though it
- * takes two options: if the url names a CA, the options must not add another. And a key belongs to
- * its own certificate. */
+/* TLS options fill in what the url leaves open. Which CA to trust is one decision, though it takes
+ * two options: if the url names a CA, the options must not add another. And a key belongs to its
+ * own certificate. */
 static int add_tls_options(const struct hfi_mem *mem, const hf_options *options,
                            struct hfi_url *url) {
     bool ca = url->tls_ca_file == NULL && url->tls_ca_dir == NULL;
@@ -117,6 +122,7 @@ static bool contradict(const struct hfi_url *a, const struct hfi_url *b) {
            differ(a->restart_guard_ms, b->restart_guard_ms) ||
            differ(a->report_after_ms, b->report_after_ms) ||
            differ(a->timed_names, b->timed_names) ||
+           differ(a->clock_drift_ppm, b->clock_drift_ppm) ||
            differ(a->failover_timeout_ms, b->failover_timeout_ms);
 }
 
@@ -143,7 +149,8 @@ static int check_quorum(const struct hfi_urls *urls, hf_error *error) {
     if (urls->len == 2)
         return hfi_fail(
             error, HF_EINVAL,
-            "two urls: a quorum has three to nine servers, since of two both are needed");
+            "two urls given: a quorum needs three to nine servers, since a majority of two is "
+            "both");
     for (size_t i = 0; i < urls->len && urls->len > 1; i++) {
         const struct hfi_url *url = &urls->of[i];
         if (url->kind == HFI_URL_LOCAL)
@@ -165,10 +172,11 @@ static int check_quorum(const struct hfi_urls *urls, hf_error *error) {
                 "quorum by itself");
         for (size_t j = 0; j < i; j++) {
             if (same_server(url, &urls->of[j]))
-                return hfi_fail(error, HF_EINVAL, "two of the urls lead to the same server");
+                return hfi_fail(error, HF_EINVAL, "two urls of the quorum lead to the same server");
             if (contradict(url, &urls->of[j]))
                 return hfi_fail(error, HF_EINVAL,
-                                "the urls of a quorum give different times or numbers");
+                                "the urls of a quorum have different timeouts or numbers; give "
+                                "all of them the same options");
         }
     }
     return HF_OK;
@@ -177,20 +185,20 @@ static int check_quorum(const struct hfi_urls *urls, hf_error *error) {
 static int parse_one(const struct hfi_mem *mem, const char *text, size_t len, struct hfi_urls *urls,
                      hf_error *error) {
     if (urls->len == HFI_URLS_MAX)
-        return hfi_fail(error, HF_EINVAL, "a quorum has %d servers at most", HFI_URLS_MAX);
+        return hfi_fail(error, HF_EINVAL, "a quorum can have at most %d servers", HFI_URLS_MAX);
     char *copy = hfi_alloc(mem, len + 1);
     if (copy == NULL)
         return hfi_fail(error, HF_ENOMEM, "out of memory");
     memcpy(copy, text, len);
     copy[len] = '\0';
     int err = hfi_url_parse(mem, copy, &urls->of[urls->len], error);
-    explicit_bzero(copy, len); /* it may carry a password */
+    explicit_bzero(copy, len); /* it may contain a password */
     hfi_free(mem, copy);
     urls->len += err == HF_OK;
     return err;
 }
 
-/* Between two urls there are blanks and line breaks; one url has none. */
+/* Blanks and line breaks separate urls; a url contains none. */
 static int parse_all(const struct hfi_mem *mem, const char *text, struct hfi_urls *urls,
                      hf_error *error) {
     static const char blanks[] = " \t\r\n";
@@ -208,6 +216,9 @@ static int parse_all(const struct hfi_mem *mem, const char *text, struct hfi_url
 static int add_sentinel_options(const struct hfi_mem *mem, const hf_options *options,
                                 struct hfi_url *url, hf_error *error) {
     int err = HF_OK;
+    if (url->kind != HFI_URL_SENTINEL && options->sentinel_confirm != 0)
+        return hfi_fail(error, HF_EINVAL,
+                        "sentinel_confirm needs Sentinel; write redis-sentinel://HOST,.../NAME");
     if (url->kind != HFI_URL_SENTINEL)
         return HF_OK;
     if (url->master == NULL)

@@ -1,8 +1,8 @@
-/* The servers that hf_open() was given: one url, or several, which are a quorum. */
+/* The servers that hf_open() was given: one url, or several, which form a quorum. */
 #ifndef HFI_API_URLS_H
 #define HFI_API_URLS_H
 
-#include "net/url.h"
+#include "net/url/url.h"
 
 #define HFI_URLS_MAX 9
 
@@ -11,16 +11,16 @@ struct hfi_urls {
     struct hfi_url of[HFI_URLS_MAX];
 };
 
-/* For whoever gives none: HOLDFAST_URL, or REDIS_URL. HF_EINVAL. */
+/* If the caller gives none: HOLDFAST_URL, or REDIS_URL. HF_EINVAL. */
 int hfi_url_from_environment(const char **ret_url, hf_error *error);
 
-/* Takes the text apart, adds to `options` what it says and to the urls what they leave to the options.
+/* Parses the text. Values in the urls override `options`; options fill in what the urls leave open.
  * On failure `ret` is empty. `options` then points into the urls. */
 int hfi_urls_parse(const struct hfi_mem *mem, const char *text, hf_options *options,
                    struct hfi_urls *ret, hf_error *error);
 void hfi_urls_clear(const struct hfi_mem *mem, struct hfi_urls *urls);
 
-/* How errors call it: "host:port", or the path of a socket. */
+/* Its name in error texts: "host:port", or the path of a socket. */
 void hfi_url_node(const struct hfi_url *url, char *text, size_t size);
 
 #endif

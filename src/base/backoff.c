@@ -1,8 +1,8 @@
 /*
- * Sleeps between attempts.
+ * Back-off between attempts.
  *
- * Used by whoever tries again: waiters without messages, exchanges that were refused, connections
- * that could not be made. No state: the caller counts and rolls the dice (chance.h). Any thread.
+ * Used by all retries: waiters without pub/sub messages, refused exchanges, failed connects. No
+ * state: the caller counts and passes the random bits (jitter.h). Any thread.
  */
 #include "base/backoff.h"
 
@@ -18,14 +18,14 @@ static int64_t grown_ms(const struct hfi_backoff *backoff, unsigned times) {
     return ms < backoff->max_ms ? ms : backoff->max_ms;
 }
 
-int64_t hfi_backoff_ms(const struct hfi_backoff *backoff, unsigned naps, uint64_t dice) {
-    int64_t nap_ms = grown_ms(backoff, naps);
-    if (nap_ms < backoff->max_ms)
-        nap_ms += (int64_t)(dice % ((uint64_t)naps + 1));
-    return nap_ms < backoff->max_ms ? nap_ms : backoff->max_ms;
+int64_t hfi_backoff_ms(const struct hfi_backoff *backoff, unsigned attempts, uint64_t bits) {
+    int64_t pause_ms = grown_ms(backoff, attempts);
+    if (pause_ms < backoff->max_ms)
+        pause_ms += (int64_t)(bits % ((uint64_t)attempts + 1));
+    return pause_ms < backoff->max_ms ? pause_ms : backoff->max_ms;
 }
 
-int64_t hfi_backoff_spread_ms(const struct hfi_backoff *backoff, unsigned failures, uint64_t dice) {
+int64_t hfi_backoff_spread_ms(const struct hfi_backoff *backoff, unsigned failures, uint64_t bits) {
     int64_t half_ms = grown_ms(backoff, failures) / 2;
-    return half_ms + (int64_t)(dice % ((uint64_t)half_ms + 1));
+    return half_ms + (int64_t)(bits % ((uint64_t)half_ms + 1));
 }

@@ -1,5 +1,5 @@
-/* How long to wait between attempts when nothing says when the next is worth it: longer each time,
- * with a random part so that many who began together do not come back in step. */
+/* Exponential back-off with jitter, for retries that no event triggers: longer each time, with a
+ * random part so that clients that began together do not retry in step. */
 #ifndef HFI_BASE_BACKOFF_H
 #define HFI_BASE_BACKOFF_H
 
@@ -10,12 +10,12 @@ struct hfi_backoff {
     int64_t factor; /* at least 1 */
 };
 
-/* The sleep after `naps` earlier ones: first * factor^naps, plus up to `naps` ms as the `dice` say,
- * and never more than max. For waiters: many sleeps mean many waiters, as in Redisson. */
-int64_t hfi_backoff_ms(const struct hfi_backoff *backoff, unsigned naps, uint64_t dice);
+/* The sleep after `attempts` earlier ones: first * factor^attempts, plus a random 0 .. `attempts`
+ * ms from `bits`, at most max. For waiters: many sleeps mean many waiters, as in Redisson. */
+int64_t hfi_backoff_ms(const struct hfi_backoff *backoff, unsigned attempts, uint64_t bits);
 
-/* The pause after `failures` earlier ones: as the `dice` say between half and all of
- * first * factor^failures, and never more than max. For what fails for a whole fleet at once. */
-int64_t hfi_backoff_spread_ms(const struct hfi_backoff *backoff, unsigned failures, uint64_t dice);
+/* The pause after `failures` earlier ones: first * factor^failures, at most max, of which `bits`
+ * randomizes the second half. For failures that hit a whole fleet at once. */
+int64_t hfi_backoff_spread_ms(const struct hfi_backoff *backoff, unsigned failures, uint64_t bits);
 
 #endif

@@ -1,9 +1,8 @@
 /*
- * Error codes as words, and the details that go with them.
+ * Error codes as text, and the details that go with them.
  *
- * Used by every layer. An hf_error is owned by whoever declared it; nothing here keeps a pointer to
- * one. Text from the network is only ever added through hfi_error_quote(), which cannot be made to
- * print control characters.
+ * Used by every layer. Nothing here keeps a pointer to an hf_error. Text from the network is only
+ * added through hfi_error_quote(), which replaces control characters.
  */
 #include "base/error.h"
 
@@ -24,7 +23,7 @@ const char *hf_strerror(int err) {
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++)
         if (errors[i].code == err)
             return errors[i].text;
-    return "no error of this library";
+    return "not an error code of this library";
 }
 
 const char *hf_error_name(int err) {
@@ -49,20 +48,20 @@ int hfi_fail(hf_error *error, int code, const char *format, ...) {
     return code;
 }
 
-/* strerror_r() has two forms: GNU's returns the words, POSIX' leaves them in the buffer. */
-static inline const char *words_gnu(const char *words, const char *buffer) {
-    return words != NULL ? words : buffer;
+/* strerror_r() has two forms: GNU's returns the text, POSIX' leaves it in the buffer. */
+static inline const char *text_gnu(const char *text, const char *buffer) {
+    return text != NULL ? text : buffer;
 }
 
-static inline const char *words_posix(int failure, const char *buffer) {
+static inline const char *text_posix(int failure, const char *buffer) {
     return failure == 0 ? buffer : "unknown error";
 }
 
-const char *hfi_errno_words(int sys_errno, char *buffer, size_t size) {
+const char *hfi_errno_text(int sys_errno, char *buffer, size_t size) {
     buffer[0] = '\0';
     return _Generic(strerror_r(sys_errno, buffer, size), int
-                    : words_posix, default
-                    : words_gnu)(strerror_r(sys_errno, buffer, size), buffer);
+                    : text_posix, default
+                    : text_gnu)(strerror_r(sys_errno, buffer, size), buffer);
 }
 
 int hfi_fail_errno(hf_error *error, int code, int sys_errno, const char *format, ...) {
@@ -75,9 +74,9 @@ int hfi_fail_errno(hf_error *error, int code, int sys_errno, const char *format,
     error->sys_errno = sys_errno;
 
     size_t used = strlen(error->text);
-    char words[96];
+    char text[96];
     snprintf(error->text + used, sizeof error->text - used, ": %s",
-             hfi_errno_words(sys_errno, words, sizeof words));
+             hfi_errno_text(sys_errno, text, sizeof text));
     return code;
 }
 

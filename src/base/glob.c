@@ -1,12 +1,12 @@
 /*
  * Matching names with patterns (glob.h). Pure; any thread.
  *
- * When something does not match, only the last `*` is worth another try, one byte further on; so the
- * time is at most the product of both lengths, whatever somebody asks.
+ * On a mismatch only the last `*` is retried, one byte further on. So the time is at most the
+ * product of both lengths, whatever the pattern.
  */
 #include "base/glob.h"
 
-/* Whether `c` is in the set behind a '['; *at is left behind its ']', or at the end. */
+/* Is `c` in the set after a '['? Leaves *at after its ']', or at the end. */
 static bool is_in_set(const char *pattern, size_t len, size_t *at, unsigned char c) {
     bool inverted = *at < len && pattern[*at] == '^', found = false;
     for (*at += inverted; *at < len && pattern[*at] != ']'; (*at)++) {
@@ -23,7 +23,7 @@ static bool is_in_set(const char *pattern, size_t len, size_t *at, unsigned char
     return found != inverted;
 }
 
-/* Whether the next of the pattern, which is no `*`, matches `c`; *at is left behind it. */
+/* Does the next pattern element, which is no `*`, match `c`? Leaves *at after it. */
 static bool matches_one(const char *pattern, size_t len, size_t *at, char c) {
     char next = pattern[(*at)++];
     if (next == '?')

@@ -1,10 +1,10 @@
 /*
- * Writing and reading JSON (json.h). Pure, but for the writer's memory; any thread, each with its own
- * struct.
+ * Writing and reading JSON (json.h). Pure, but for the writer's memory; any thread, each with its
+ * own struct.
  *
- * The reader takes what RFC 8259 calls JSON, and some more: what it passes over need not be a proper
- * number or word. Numbers that are no integers of 64 bits are no numbers to it. What is no
- * UTF-8 is passed on as it is: who shows it has to look.
+ * The reader accepts RFC 8259 and a little more: values that it skips need not be proper numbers or
+ * words. Numbers that are no 64-bit integers are not read as numbers. Invalid UTF-8 is passed
+ * through: check it before display.
  */
 #include "base/json.h"
 
@@ -13,7 +13,7 @@
 
 /* ---- UTF-8 ---- */
 
-/* How many bytes the character at `at` has; 0: it is none. */
+/* The length in bytes of the UTF-8 character at `at`; 0: invalid. */
 static size_t utf8_len(const unsigned char *at, size_t left) {
     static const unsigned char least[] = {0, 0, 0, 0xa0, 0x90}, most[] = {0, 0, 0, 0x9f, 0x8f};
     size_t len = at[0] < 0x80 ? 1 : at[0] < 0xc2 ? 0 : at[0] < 0xe0 ? 2 : at[0] < 0xf0 ? 3 : 4;
@@ -23,9 +23,9 @@ static size_t utf8_len(const unsigned char *at, size_t left) {
         if ((at[i] & 0xc0) != 0x80)
             return 0;
     if ((at[0] == 0xe0 || at[0] == 0xf0) && at[1] < least[len])
-        return 0; /* it could be shorter */
+        return 0; /* overlong */
     if ((at[0] == 0xed || at[0] == 0xf4) && at[1] > most[len])
-        return 0; /* half of a pair, or behind the last */
+        return 0; /* a surrogate, or above U+10FFFF */
     return len;
 }
 
@@ -173,13 +173,13 @@ static bool is_one_of(char c, const char *some) {
     return c != '\0' && strchr(some, c) != NULL;
 }
 
-static bool spoil(struct hfi_json_reader *reader) {
+static bool mark_invalid(struct hfi_json_reader *reader) {
     reader->bad = true;
     reader->at = reader->end;
     return false;
 }
 
-/* The next character that is no blank; 0: the end. */
+/* The next character that is not whitespace; 0: the end. */
 static char peek(struct hfi_json_reader *reader) {
     while (reader->at < reader->end && is_one_of(*reader->at, " \t\r\n"))
         reader->at++;
@@ -206,15 +206,15 @@ bool hfi_json_next(struct hfi_json_reader *reader) {
         return false;
     if (takes(reader, '}') || takes(reader, ']')) {
         if (reader->depth == 0)
-            return spoil(reader);
+            return mark_invalid(reader);
         reader->depth--;
         reader->first = false;
         return false;
     }
     if (!reader->first && !takes(reader, ','))
-        return spoil(reader);
+        return mark_invalid(reader);
     reader->first = false;
-    return peek(reader) != '\0' ? true : spoil(reader);
+    return peek(reader) != '\0' ? true : mark_invalid(reader);
 }
 
 bool hfi_json_next_key(struct hfi_json_reader *reader, char *key, size_t size) {
@@ -222,7 +222,7 @@ bool hfi_json_next_key(struct hfi_json_reader *reader, char *key, size_t size) {
     if (!hfi_json_next(reader))
         return false;
     if (!hfi_json_read_text(reader, key, size, &len) || !takes(reader, ':'))
-        return spoil(reader);
+        return mark_invalid(reader);
     return true;
 }
 
@@ -233,7 +233,7 @@ static int hex_digit(char c) {
                                   : -1;
 }
 
-/* The four digits behind \u. */
+/* The four hex digits after \u. */
 static bool read_code(struct hfi_json_reader *reader, unsigned *ret) {
     if (reader->end - reader->at < 4)
         return false;
@@ -247,7 +247,8 @@ static bool read_code(struct hfi_json_reader *reader, unsigned *ret) {
     return true;
 }
 
-/* As UTF-8; returns how many bytes. Halves of pairs, which we do not write, become a question mark. */
+/* Encodes as UTF-8; returns how many bytes. Surrogates, which we do not write, become a question
+ * mark. */
 static size_t encode(unsigned code, char *to) {
     if (code >= 0xd800 && code < 0xe000)
         code = '?';
@@ -266,7 +267,7 @@ static size_t encode(unsigned code, char *to) {
     return 3;
 }
 
-/* One character of a text, perhaps escaped, to `to`; returns how many bytes, 0: it is wrong. */
+/* One character of a text, perhaps escaped, to `to`; returns how many bytes, 0: invalid. */
 static size_t read_character(struct hfi_json_reader *reader, char *to) {
     static const char escapes[] = "\"\\/bfnrt", meant[] = "\"\\/\b\f\n\r\t";
     unsigned code;
@@ -296,23 +297,23 @@ bool hfi_json_read_text(struct hfi_json_reader *reader, char *text, size_t size,
         char bytes[4];
         size_t more = read_character(reader, bytes);
         if (more == 0)
-            return spoil(reader);
+            return mark_invalid(reader);
         if (len + more < size) {
             memcpy(text + len, bytes, more);
             len += more;
         } else {
-            size = len + 1; /* what is behind the first that does not fit, does not either */
+            size = len + 1; /* stop at the first character that does not fit */
         }
     }
     if (reader->at == reader->end)
-        return spoil(reader);
+        return mark_invalid(reader);
     reader->at++;
     text[len] = '\0';
     *ret_len = len;
     return true;
 }
 
-/* Digits from `at` on; returns what is behind them. NULL: there are none, or too many. */
+/* Digits from `at` on; returns the position after them. NULL: there are none, or too many. */
 static const char *read_digits(const char *at, const char *end, int64_t *ret) {
     const char *from = at;
     *ret = 0;
@@ -341,7 +342,7 @@ static void skip_word(struct hfi_json_reader *reader) {
     while (reader->at < reader->end && !is_one_of(*reader->at, ",]}\" \t\r\n:[{"))
         reader->at++;
     if (reader->at == from)
-        spoil(reader);
+        mark_invalid(reader);
 }
 
 void hfi_json_skip(struct hfi_json_reader *reader) {
@@ -354,10 +355,10 @@ void hfi_json_skip(struct hfi_json_reader *reader) {
             hfi_json_read_text(reader, key, sizeof key, &len);
         } else if (c == '{' || c == '[') {
             if (!hfi_json_enter(reader, c))
-                spoil(reader);
+                mark_invalid(reader);
         } else if (c == '}' || c == ']' || c == ',' || c == ':') {
             if (reader->depth <= depth) {
-                spoil(reader);
+                mark_invalid(reader);
             } else {
                 reader->at++;
                 reader->depth -= c == '}' || c == ']';

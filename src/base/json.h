@@ -1,9 +1,9 @@
-/* JSON, as far as clients need it to tell each other what they hold and wait for.
+/* JSON, as far as surveys need it: what clients hold and wait for.
  *
- * A writer puts one text into a buffer that grows up to a limit; what does not fit is left out as a
- * whole, element by element. A reader walks over a text that anybody may have written: it never reads
- * behind the end, nests no deeper than HFI_JSON_DEPTH, and once something is wrong it stays so. Both
- * are plain structs of their owner's. */
+ * A writer puts one text into a buffer that grows up to a limit; an element that does not fit is
+ * left out as a whole. A reader walks over untrusted text: it never reads past the end, nests no
+ * deeper than HFI_JSON_DEPTH, and stays bad after the first error. Both are plain structs, owned
+ * by the caller. */
 #ifndef HFI_BASE_JSON_H
 #define HFI_BASE_JSON_H
 
@@ -15,11 +15,12 @@
 
 struct hfi_json {
     const struct hfi_mem *mem;
-    char *text; /* not terminated; the owner's to free */
+    char *text; /* not terminated; the owner frees it */
     size_t len, cap;
-    size_t limit; /* no longer than this */
-    bool comma;   /* something is in front of what comes next */
-    bool full; /* it did not fit, or there is no memory: the text is worth nothing beyond a mark */
+    size_t limit; /* maximum of `len` */
+    bool comma;   /* the next element needs a comma */
+    /* It did not fit, or out of memory: the text is valid only up to a mark. */
+    bool full;
 };
 
 void hfi_json_begin(struct hfi_json *json, const struct hfi_mem *mem, size_t limit);
@@ -30,11 +31,12 @@ void hfi_json_key(struct hfi_json *json, const char *key);
 /* Text in UTF-8. */
 void hfi_json_text(struct hfi_json *json, const char *text, size_t len);
 void hfi_json_number(struct hfi_json *json, int64_t number);
-/* A key and its value. One that is not UTF-8 is written in hex, under the key and "_hex". */
+/* A key and its value. Bytes that are not UTF-8 are written in hex, under the key with "_hex"
+ * appended. */
 void hfi_json_bytes(struct hfi_json *json, const char *key, const char *bytes, size_t len);
 void hfi_json_pair(struct hfi_json *json, const char *key, int64_t number);
 
-/* Where it is now; and back there, as if what followed had not been written. */
+/* The current position; and back to it, as if nothing had been written since. */
 struct hfi_json_mark {
     size_t len;
     bool comma;
@@ -49,18 +51,19 @@ bool hfi_is_utf8(const char *text, size_t len);
 struct hfi_json_reader {
     const char *at, *end;
     unsigned depth;
-    bool first; /* nothing of what was entered last has been read */
+    bool first; /* no element read yet of what was entered last */
     bool bad;
 };
 
 void hfi_json_read(struct hfi_json_reader *reader, const char *text, size_t len);
-/* Enters what is next, if that is an object ('{') or an array ('['). False: it is not. */
+/* Enters an object ('{') or array ('['). False: the next value is none. */
 bool hfi_json_enter(struct hfi_json_reader *reader, char bracket);
-/* Whether there is one more in what was entered; if not, it is left. */
+/* Is there another element in what was entered? If not, leaves it. */
 bool hfi_json_next(struct hfi_json_reader *reader);
-/* The same in an object: the key is read, cut to `size` and terminated. */
+/* The same in an object: reads the key, cut to `size` and terminated. */
 bool hfi_json_next_key(struct hfi_json_reader *reader, char *key, size_t size);
-/* A text is cut to `size` and terminated. False, and then it is passed over: it is something else. */
+/* Reads a value; text is cut to `size` and terminated. False: it has another type, and was
+ * skipped. */
 bool hfi_json_read_text(struct hfi_json_reader *reader, char *text, size_t size, size_t *ret_len);
 bool hfi_json_read_number(struct hfi_json_reader *reader, int64_t *ret);
 void hfi_json_skip(struct hfi_json_reader *reader);

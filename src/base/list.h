@@ -1,4 +1,4 @@
-/* A doubly linked list whose links live in the elements. A zeroed link is "in no list". */
+/* An intrusive doubly linked list. A zeroed link is in no list. */
 #ifndef HFI_BASE_LIST_H
 #define HFI_BASE_LIST_H
 
@@ -44,7 +44,7 @@ static inline void hfi_list_remove(struct hfi_link *link) {
     link->prev = link->next = NULL;
 }
 
-/* Puts `link` in the place of another, which is in a list. */
+/* Puts `link` in the place of `other`, which is in a list. */
 static inline void hfi_list_replace(struct hfi_link *other, struct hfi_link *link) {
     *link = *other;
     link->prev->next = link;
@@ -60,7 +60,7 @@ static inline struct hfi_link *hfi_list_pop_front(struct hfi_link *head) {
     return first;
 }
 
-/* Moves everything in `from` to the (initialised) end of `to`. */
+/* Moves everything in `from` to the end of `to`, which is initialised. */
 static inline void hfi_list_splice(struct hfi_link *to, struct hfi_link *from) {
     if (hfi_list_empty(from))
         return;

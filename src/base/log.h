@@ -1,4 +1,4 @@
-/* The log hook. Library code never prints; it tells the application's hook, or nobody. */
+/* The log hook. Library code never prints; it calls the application's hook, if there is one. */
 #ifndef HFI_BASE_LOG_H
 #define HFI_BASE_LOG_H
 

@@ -2,8 +2,8 @@
  * Memory through the client's allocator hook.
  *
  * Called from every layer, on any thread. Holds no state: the hook is in the `hfi_mem` that each
- * object keeps a pointer to, so two clients with different allocators never mix. Nor do their spares,
- * which are for the thread that locks and releases in a loop: it gets the same memory again and again.
+ * object points to, so two clients with different allocators never mix. Nor do their spares, which
+ * serve a thread that locks and releases in a loop: it gets the same memory again and again.
  */
 #include "base/mem.h"
 

@@ -6,8 +6,8 @@
 
 #include <stdatomic.h>
 
-/* What is made and freed again with every call has one piece of memory kept for it. */
-enum hfi_spare { HFI_SPARE_REQUEST, HFI_SPARE_HOLD, HFI_SPARE_GATE, HFI_SPARES };
+/* One spare allocation is kept for each of these, since every call makes and frees one. */
+enum hfi_spare { HFI_SPARE_REQUEST, HFI_SPARE_HOLD, HFI_SPARE_LOCAL_QUEUE, HFI_SPARES };
 struct hfi_spares {
     void *_Atomic kept[HFI_SPARES];
 };
@@ -21,7 +21,7 @@ void *hfi_alloc(const struct hfi_mem *mem, size_t size);  /* NULL when out of me
 void *hfi_zalloc(const struct hfi_mem *mem, size_t size); /* the same, zeroed */
 void *hfi_realloc(const struct hfi_mem *mem, void *ptr, size_t size);
 void hfi_free(const struct hfi_mem *mem, void *ptr); /* NULL is fine */
-/* As hfi_alloc() and hfi_free(), for what is always of one size. Any thread. */
+/* As hfi_alloc() and hfi_free(), for objects of one size. Any thread. */
 void *hfi_spare_alloc(const struct hfi_mem *mem, enum hfi_spare which, size_t size);
 void hfi_spare_free(const struct hfi_mem *mem, enum hfi_spare which, void *ptr);
 void hfi_spares_clear(const struct hfi_mem *mem);

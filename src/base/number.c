@@ -1,5 +1,6 @@
 /*
- * Numbers as text: every argument of a command has one in front, and many are one. Pure; any thread.
+ * Numbers as text: in commands, every argument has its length in front, and many are numbers. Pure;
+ * any thread.
  */
 #include "base/number.h"
 

@@ -1,9 +1,9 @@
 /*
- * A hash table. See the header for what is different about it.
+ * A hash table (see table.h).
  *
- * The first few buckets are part of it, so a lock that is taken and released again and again costs no
- * memory. It grows as its chains do, and forgets that when it is empty. Used by the core, under the
- * mutex of a shard.
+ * The first few buckets are embedded, so taking and releasing one lock again and again allocates
+ * nothing. It grows when its chains do, and frees the larger buckets when it is empty. Used by the
+ * core, under the mutex of a shard.
  */
 #include "base/table.h"
 

@@ -1,6 +1,5 @@
-/* A hash table whose entries live in the elements, and which needs no memory to begin with: a zeroed
- * one is empty. Adding never fails; without memory for more buckets it only gets slower. Not locked
- * here. */
+/* An intrusive hash table that needs no memory at first: a zeroed one is empty. Adding never
+ * fails; without memory for more buckets it only gets slower. Not locked. */
 #ifndef HFI_BASE_TABLE_H
 #define HFI_BASE_TABLE_H
 
@@ -30,7 +29,7 @@ uint64_t hfi_hash(const char *bytes, size_t len);
 
 /* NULL: there is none. */
 struct hfi_keyed *hfi_table_find(const struct hfi_table *table, const char *key, size_t key_len);
-/* The key stays where it is, and as it is. */
+/* The key is not copied: it must not move or change. */
 void hfi_table_add(const struct hfi_mem *mem, struct hfi_table *table, struct hfi_keyed *entry,
                    const char *key, size_t key_len);
 void hfi_table_remove(const struct hfi_mem *mem, struct hfi_table *table, struct hfi_keyed *entry);
@@ -38,8 +37,7 @@ static inline bool hfi_keyed_is_in_table(const struct hfi_keyed *entry) {
     return entry->key != NULL;
 }
 
-/* All of them, in no order; NULL: that was the last. Whoever asks for the next beforehand may remove the
- * one it has. */
+/* Iterates over all, in no order; NULL: the end. Call next before removing the entry you have. */
 struct hfi_keyed *hfi_table_first(const struct hfi_table *table);
 struct hfi_keyed *hfi_table_next(const struct hfi_table *table, const struct hfi_keyed *entry);
 

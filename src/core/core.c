@@ -5,23 +5,24 @@
 #include "core/core.h"
 
 #include "base/number.h"
-#include "core/op.h"
+#include "core/op/op.h"
 
 #include <string.h>
 
 int hfi_core_init(struct hfi_core *core) {
     core->since_ms = hfi_now_ms();
     hfi_list_init(&core->due);
-    hfi_let_go_init(core);
+    hfi_expired_release_init(core);
     for (int i = 0; i < HFI_SHARDS; i++) {
         pthread_mutex_init(&core->shards[i].mtx, NULL);
         hfi_list_init(&core->shards[i].ops);
+        hfi_list_init(&core->shards[i].lost);
     }
     hfi_aliases_init(core);
     hfi_listen_init(core);
     int err = hfi_watchdog_init(core);
     if (err == HF_OK)
-        hfi_news_init(core);
+        hfi_engine_events_init(core);
     return err;
 }
 
@@ -48,7 +49,7 @@ bool hfi_core_is_idle(struct hfi_core *core) {
 void hfi_core_clear(struct hfi_core *core) {
     const struct hfi_mem *mem = core->mem;
     hfi_watchdog_stop(core);
-    hfi_let_go_stop(core);
+    hfi_expired_release_stop(core);
     hfi_alarm_clear(core->keeper, &core->listen_alarm);
     hfi_alarm_clear(core->keeper, &core->wait_alarm);
     for (int i = 0; i < HFI_SHARDS; i++) {

@@ -1,34 +1,33 @@
 /*
- * The core: what is true of every lock on every engine.
+ * The core: what is common to all locks on all engines.
  *
- *   core.c        the core of one client: making it, ending it, statistics
- *   hold.c        the state of a hold: every transition there is (hold.h has the picture)
- *   hold_table.c  holds: one record per place on the server and owner
- *   report.c      telling the listeners of trouble with a hold
- *   gate.c        one remote waiter per process and name; the others queue here
- *   op_new.c, op.c, result.c
- *                 operations: the task behind every verb, from start to callback
- *   park.c        those that wait, as small as can be
- *   settle.c      operations that are over for their callers, but not at the server
- *   op_lost.c     what a verb does when its hold is lost
- *   line_up.c     operations that wait in line, behind another on their hold or at a gate
- *   acquire.c, release.c, extend.c, adopt.c, break.c, questions.c
- *                 the verbs of locks
- *   alias.c       owners of other clients that were adopted
- *   actions.c     the verbs of things that nobody holds
- *   permits.c     the verbs of permits, which are holds by their ids
- *   cancel.c      switches that end waits from another thread
- *   watchdog.c    a hold's alarm: deadlines, warnings, when to renew; threads that ended
- *   renewals.c    renewals in batches, a node's each, and their answers
- *   news.c        what the engine says of holds without having been asked
- *   listen.c      whether the engine is to listen for such news, and for questions
- *   standing.c    answering them: what is held and waited for
- *   let_go.c      ending at the server what was given up without a release
- *   parts.c       locks of several: what their holds have at each of them
- *   diary.c       how long it all took, by name
+ * core.c                       the core of one client: making it, ending it, statistics
+ * hold.c                       the state of a hold, with all transitions (hold.h has the diagram)
+ * hold_table.c                 holds: one record per place on the server and owner
+ * loss_report.c                loss notifications of a hold
+ * overlap.c                    locks that overlap: no owner may hold both
+ * alias.c                      adopted owners of other clients
+ * parts.c                      joint locks: the stakes of their holds in each part
+ * watchdog.c                   a hold's alarm: deadlines, warnings, renewals; threads that ended
+ * renewal_batches.c            renewals, batched by node, and their answers
+ * engine_events.c              unsolicited events of the engine about holds
+ * op_new.c, op.c, op_result.c  operations: the task behind every verb, from start to callback
+ * op_queue.c                   operations queued behind another on their hold or name
+ * op_settle.c                  operations that completed for their callers, but not at the server
+ * op_lost.c                    what a verb does when its hold is lost
+ * local_queue.c                one remote waiter per process and name; other waiters queue here
+ * park.c                       waiting operations in as little memory as possible
+ * cancel.c                     cancel switches: end waits from another thread
+ * acquire.c, release.c, extend.c, adopt.c, break.c, queries.c   the verbs of locks
+ * counter_ops.c                the verbs of ownerless objects
+ * permits.c                    the verbs of permits, which are holds by their ids
+ * expired_release.c            releases at the server what was given up without a release
+ * break_subscription.c         when the engine subscribes to breaks and surveys
+ * survey_report.c              answers surveys: what this client holds and waits for
+ * name_stats.c                 latencies by name
  *
- * Lock order: a shard, then (inside hfi_task_post) a task, then its executor. Under a shard the
- * engine is only asked where something is (node_of).
+ * Lock order: a shard, then (inside hfi_task_post) a task, then its executor. With a shard locked
+ * the only engine call is node_of.
  */
 #ifndef HFI_CORE_CORE_H
 #define HFI_CORE_CORE_H
@@ -38,11 +37,11 @@
 #include "base/list.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/self.h"
 #include "base/table.h"
-#include "base/task.h"
-#include "core/diary.h"
+#include "core/observe/name_stats.h"
 #include "engine/engine.h"
+#include "task/task.h"
+#include "task/thread_record.h"
 
 #define HASH_NONFATAL_OOM 1
 #define uthash_malloc(size) hfi_alloc(mem, size) /* a `mem` is in scope wherever a table changes */
@@ -59,7 +58,7 @@ struct hfi_alias;
 struct hfi_hold;
 struct hfi_verb;
 
-/* Something for the dispatcher to run: a completed operation, or trouble with a hold. */
+/* Work for the dispatcher: a completed operation, or a loss notification. */
 struct hfi_notice {
     struct hfi_link link;
     void (*run)(struct hfi_notice *notice);
@@ -71,27 +70,27 @@ struct hfi_counters {
         ack_failures;
 };
 
-/* What core needs of the layer above it. */
+/* What the core needs of the layer above it. */
 struct hfi_core_hooks {
     /* Runs the notice on the dispatcher. Any thread. */
     void (*dispatch)(void *arg, struct hfi_notice *notice);
-    /* Trouble with a hold: any thread, no mutex held. True: somebody wants a callback, so dispatch
+    /* A loss or a warning: any thread, no mutex held. True: a handle has a callback, so dispatch
      * the notice. */
     bool (*trouble)(void *arg, const struct hfi_kind *kind, const char *name, size_t name_len,
                     hf_event_kind event);
     /* On the dispatcher: call the callbacks. */
-    void (*tell)(void *arg, const struct hfi_kind *kind, const char *name, size_t name_len,
-                 const char *owner, const hf_event *event);
+    void (*run_callbacks)(void *arg, const struct hfi_kind *kind, const char *name, size_t name_len,
+                          const char *owner, const hf_event *event);
     /* An operation begins (retain) or ceases (forget) to need the client's memory; it may outlive
      * the client. */
     void (*retain)(void *arg);
     void (*forget)(void *arg);
-    /* Between these the client is not closed, and operations may be started from outside. enter: false
-     * if it is closing; then leave must not follow. Any thread. */
+    /* Between these the client is not closed, and operations may be started from outside. enter:
+     * false if it is closing; then leave must not follow. Any thread. */
     bool (*enter)(void *arg);
     void (*leave)(void *arg);
-    /* Holds in this scope were proved anew, or lost: whoever counts on them looks again. Any thread,
-     * no mutex held. NULL: nobody does. */
+    /* Holds in this scope were proved again, or lost: joint locks that depend on them check again.
+     * Any thread, no mutex held. NULL: none. */
     void (*changed)(void *arg, const struct hfi_scope *scope);
     void (*idle)(void *arg); /* closing: the last operation of a shard has ended */
     void *arg;
@@ -102,9 +101,11 @@ struct hfi_shard {
     struct hfi_table holds; /* by place */
     char *long_place;       /* room for the place of any hold here */
     size_t long_place_room;
-    struct hfi_table gates; /* by name */
-    struct hfi_link ops;    /* everything that is not finished */
-    /* memory of an operation that has ended, and of the work of one, for the next; not guarded */
+    struct hfi_table local_queues; /* by name */
+    struct hfi_link ops;           /* all unfinished operations */
+    struct hfi_link lost;          /* lost holds whose owners are not threads, and may never ask */
+    size_t lost_len;
+    /* memory of an ended operation, and of an ended operation's work, for reuse; not guarded */
     void *_Atomic spare_op, *_Atomic spare_work;
 };
 
@@ -117,18 +118,21 @@ struct hfi_core {
     char id[37];
     pid_t pid; /* a child of fork() must not touch anything */
     int64_t cmd_timeout_ms, watchdog_ms, max_hold_ms;
-    int64_t report_after_ms; /* as hf_options has it, like the next */
+    int64_t clock_drift_ppm;
+    int64_t watchdog_trusted_ms; /* the part of watchdog_ms that we can trust */
+    int64_t report_after_ms;     /* as in hf_options, like the next */
     int acks;
-    int64_t since_ms;          /* it was made then */
-    char under[HFI_OWNER_MAX]; /* the owner for whom this process runs; "": nobody is known */
+    int64_t since_ms;          /* when it was made */
+    char under[HFI_OWNER_MAX]; /* the owner for whom this process runs; "": unknown */
     atomic_bool closing;
-    atomic_bool abandoning; /* closing, and even what is not settled must end now */
-    /* operations that give back, posted and not begun yet; and what may have to be given back */
+    atomic_bool abandoning; /* closing, and even unsettled operations must end now */
+    /* give-back operations posted but not begun, and possessions that may have to be given back */
     atomic_size_t returns;
     struct hfi_shard shards[HFI_SHARDS];
     struct hfi_counters counters;
     struct hfi_times wait, hold, hand_over;
-    struct hfi_diaries *diaries; /* the same by name; NULL: it keeps none, and has no handles */
+    /* the same by name; NULL: this core keeps none, and has no handles */
+    struct hfi_name_stats_table *stats_table;
 
     struct {
         pthread_mutex_t mtx;
@@ -136,144 +140,148 @@ struct hfi_core {
         atomic_size_t len;
     } aliases;
 
-    struct hfi_news news;      /* for the engine */
-    struct hfi_task *watchdog; /* gathers renewals; told when threads end */
-    struct hfi_link due;       /* holds to renew, on the keeper's thread */
+    struct hfi_engine_events engine_events; /* for the engine */
+    struct hfi_task *watchdog;              /* batches renewals; is notified when threads end */
+    struct hfi_link due;                    /* holds to renew, on the keeper's thread */
 
     struct {
-        struct hfi_link holds; /* to be let go; on the keeper's thread, like the rest */
-        unsigned running;      /* operations that do it */
+        struct hfi_link holds; /* to be released; on the keeper's thread, like the rest */
+        unsigned running;      /* operations doing that */
         struct hfi_alarm alarm;
-    } let_go;
+    } expired_release;
 
-    /* Some hold is old enough for its loss to be worth hearing of at once, or it or some wait for being
-     * asked about. Written on the keeper's thread. */
+    /* Some hold is old enough to listen for its break, or some hold or wait for surveys. Written on
+     * the keeper's thread. */
     atomic_bool listening;
     struct hfi_alarm listen_alarm;
-    bool has_old_hold;         /* found while looking, on the keeper's thread */
+    bool has_old_hold; /* found by the last check, on the keeper's thread */
+    /* the last renewal at that node failed, and this was logged; the keeper's, too */
+    bool renewals_fail;
+    const void *renewals_fail_at;
     atomic_bool watches_waits; /* wait_alarm is set, or about to be */
     struct hfi_alarm wait_alarm;
 };
 
-/* ---- Gates ---- */
+/* ---- Local queues ---- */
 
-/* Lines up for a name. True: it is this operation's turn (or there was no memory for a gate, and
- * then everybody goes). */
-bool hfi_gate_enter_locked(struct hfi_shard *shard, struct hf_op *op);
-/* in line, active or neither */
-void hfi_gate_leave_locked(struct hfi_shard *shard, struct hf_op *op);
-/* In line: when to look whether the one in front is stuck. HFI_NEVER: it is in front itself. */
-int64_t hfi_gate_look_at_ms_locked(const struct hf_op *op);
-/* Looks. True: it was, and now this operation is in front. */
-bool hfi_gate_take_over_locked(struct hf_op *op);
-/* The one in front has waited for the server in vain. Those in line who have waited as long would
- * hear the same, each after waiting again: they are told now. */
-void hfi_gate_share_failure_locked(const struct hf_op *op);
-/* Who waits at the server meanwhile; NULL: nobody that we know of. */
-const struct hf_op *hfi_gate_front_locked(const struct hf_op *op);
+/* Queues for a name. True: it is this operation's turn (or there was no memory for a queue: then
+ * every operation goes). */
+bool hfi_local_queue_enter_locked(struct hfi_shard *shard, struct hf_op *op);
+/* queued, active or neither */
+void hfi_local_queue_leave_locked(struct hfi_shard *shard, struct hf_op *op);
+/* Queued: when to check whether the operation in front is stuck. HFI_NEVER: it is in front
+ * itself. */
+int64_t hfi_local_queue_check_at_ms_locked(const struct hf_op *op);
+/* Checks. True: the front was stuck, and now this operation is in front. */
+bool hfi_local_queue_take_over_locked(struct hf_op *op);
+/* The front operation has waited for the server in vain. Queued operations that have waited as long
+ * would get the same result after another wait, so they get it now. */
+void hfi_local_queue_share_failure_locked(const struct hf_op *op);
+/* The operation that waits at the server; NULL: none that we know of. */
+const struct hf_op *hfi_local_queue_front_locked(const struct hf_op *op);
 
 /* ---- Cancel switches ---- */
 
+/* Made by the parent of this process: it must not be used here. NULL is fine. */
+bool hfi_cancel_is_forked(const struct hf_cancel *cancel);
 void hfi_cancel_attach(struct hf_cancel *cancel, struct hf_op *op);
-void hfi_cancel_detach(struct hf_op *op); /* one that has no switch is fine */
+void hfi_cancel_detach(struct hf_op *op); /* one without a switch is fine */
 
 /* ---- Watchdog ---- */
 
 /* Events of its task. */
 #define HFI_WATCHDOG_GATHER 0x01u
+#define HFI_WATCHDOG_EXPIRED_RELEASE 0x08u /* another thread has left a residue of a hold behind */
 
 int hfi_watchdog_init(struct hfi_core *core);
 void hfi_watchdog_stop(struct hfi_core *core);
 /* (Re)arms the hold's alarm after its times have changed. */
 void hfi_watchdog_arm_locked(struct hfi_hold *hold);
 void hfi_watchdog_disarm_locked(struct hfi_hold *hold);
-/* For a hold that nobody has any more: tidies it up at that time, when no renewal can act any more
- * or its loss is to be forgotten. */
-void hfi_watchdog_look_later_locked(struct hfi_hold *hold, int64_t at_ms);
+/* For a hold that is not held: tidies it up at `at_ms`. By then no renewal can act any more, or its
+ * loss can be forgotten. */
+void hfi_watchdog_check_at_locked(struct hfi_hold *hold, int64_t at_ms);
 /* The hold's alarm has fired. */
 void hfi_watchdog_fired(struct hfi_alarm *alarm);
 
-/* ---- Renewals (renewals.c), on the keeper's thread ---- */
+/* ---- Renewals (renewal_batches.c), on the keeper's thread ---- */
 
 /* It is due: it goes with the next batch of its node. */
 void hfi_renewals_add_locked(struct hfi_hold *hold);
 /* Sends those that are due. */
 void hfi_renewals_send(struct hfi_core *core);
 
-/* ---- News (news.c), on the keeper's thread ---- */
+/* ---- Engine events (engine_events.c), on the keeper's thread ---- */
 
-void hfi_news_init(struct hfi_core *core);
-/* What the engine says; NULL: there is only one. */
+void hfi_engine_events_init(struct hfi_core *core);
+/* The engine's answer; NULL: there is only one node. */
 const void *hfi_node_of(struct hfi_core *core, const struct hfi_hold *hold);
 
 struct hfi_losing {
     struct hfi_scope scope;
-    int64_t since_before_us; /* only those that are older; HFI_NEVER: all */
-    bool only_idle;          /* one with a command under way will be told by the answer */
+    int64_t since_before_us; /* only possessions older than this; HFI_NEVER: all */
+    bool only_idle;          /* skip holds with a command in flight: its answer will tell */
     const char *reason;
 };
-/* They end, and that is told. Any thread, no mutex held. */
+/* They are lost, and the losses are reported. Any thread, no mutex held. */
 void hfi_lose_holds(struct hfi_core *core, const struct hfi_losing *losing);
 
-/* ---- Listening (listen.c) ---- */
+/* ---- Listening (break_subscription.c) ---- */
 
-/* A hold of this age is worth listening for, since whoever breaks it wants to be noticed; and what a
- * client has to tell if it is asked. */
+/* The age at which the client listens for breaks of a hold, and reports holds and waits to
+ * surveys. */
 int64_t hfi_listen_after_ms(const struct hfi_core *core);
 
 void hfi_listen_init(struct hfi_core *core);
 /* Some hold has reached that age. On the keeper's thread. */
 void hfi_listen(struct hfi_core *core);
-/* Somebody has begun to wait. Any thread. */
+/* An operation has begun to wait. Any thread. */
 void hfi_listen_for_waits(struct hfi_core *core);
 
-/* ---- Answering (standing.c), on the keeper's thread ---- */
+/* ---- Survey reports (survey_report.c), on the keeper's thread ---- */
 
-/* As struct hfi_news has it. */
-bool hfi_standing_tell(void *arg, struct hfi_bearing *ret,
-                       void (*visit)(void *visit_arg, const struct hfi_standing *standing),
-                       void *visit_arg);
-/* Those who wait here, and since when, of those who have waited the longest; HFI_NEVER: nobody does. Any
+/* Its `arg` is the core. */
+extern const struct hfi_reporter hfi_core_reporter;
+/* How many operations wait here, and since when the longest has waited; HFI_NEVER: none. Any
  * thread, no mutex held. */
 struct hfi_waits {
     uint64_t len;
     int64_t since_ms;
 };
-/* As struct hfi_news has it, too. */
-void hfi_standing_tell_times(void *arg,
-                             void (*visit)(void *visit_arg, const struct hfi_named_times *times),
-                             void *visit_arg);
-struct hfi_waits hfi_standing_waits(struct hfi_core *core);
-int64_t hfi_standing_oldest_wait_ms(struct hfi_core *core); /* the same, without counting them */
+struct hfi_waits hfi_survey_entry_waits(struct hfi_core *core);
+int64_t hfi_survey_entry_oldest_wait_ms(struct hfi_core *core); /* the same, without counting */
 
-/* ---- Letting go (let_go.c), on the keeper's thread ---- */
+/* ---- Expired releases (expired_release.c), on the keeper's thread ---- */
 
-void hfi_let_go_init(struct hfi_core *core);
-/* There may be something left of a hold that is over: has it ended. */
-void hfi_let_go_locked(struct hfi_hold *hold);
-/* The same when a settlement has ended: the hold may have run out meanwhile. */
-void hfi_let_go_rest_locked(struct hfi_hold *hold);
-/* Begins with what was listed; no mutex may be held. */
-void hfi_let_go_begin(struct hfi_core *core);
-void hfi_let_go_stop(struct hfi_core *core); /* after the keeper has ended */
+void hfi_expired_release_init(struct hfi_core *core);
+/* A hold that is over may have a residue: plans to release it. */
+void hfi_expired_release_locked(struct hfi_hold *hold);
+/* The same when a settlement has ended: the hold may have expired meanwhile. */
+void hfi_expired_release_rest_locked(struct hfi_hold *hold);
+/* Lists all holds with a residue, and begins. */
+void hfi_expired_release_check(struct hfi_core *core);
+/* Begins with the list; no mutex may be held. */
+void hfi_expired_release_begin(struct hfi_core *core);
+void hfi_expired_release_stop(struct hfi_core *core); /* after the keeper has ended */
 
 /* ---- The core ---- */
 
 int hfi_core_init(struct hfi_core *core);
 void hfi_core_clear(struct hfi_core *core);   /* after everything has ended */
 bool hfi_core_is_idle(struct hfi_core *core); /* no operation is unfinished */
-/* One of `returns` is on its way; no mutex may be held. */
+/* One of `returns` has begun or is gone; no mutex may be held. */
 void hfi_note_return(struct hfi_core *core);
 void hfi_core_close_ops(struct hfi_core *core); /* asks every operation to end with HF_ECLOSED */
 void hfi_count(atomic_ullong *counter);
 /* Writes "uuid:number" and a NUL to HFI_OWNER_MAX bytes; returns its length. Hand-written, since
- * every operation needs it. Of an alias the text is another client's. */
+ * every operation needs it. The text of an alias is another client's. */
 size_t hfi_owner_text(struct hfi_core *core, hf_owner number, char *text);
-/* Reads such a text, which may come from anybody: the uuid in lower case, and a number without
- * leading zeros. */
+/* Parses such a text, from any source: the uuid in lower case, the number without leading zeros. */
 bool hfi_owner_parse(const char *text, hf_owner *ret_number);
 /* Whether it is an owner of another client. */
 bool hfi_owner_is_foreign(const struct hfi_core *core, const char *text);
+/* Reads a token of a stamped hold, "uuid:number:bits". False: it is none. */
+bool hfi_stamped_parse(const char *token, hf_owner *ret_number, uint64_t *ret_bits);
 
 /* ---- Aliases (alias.c) ---- */
 
@@ -286,6 +294,6 @@ struct hfi_alias *hfi_alias_ref(struct hfi_core *core, hf_owner number, const ch
                                 size_t len);
 void hfi_alias_unref(struct hfi_core *core, struct hfi_alias *alias); /* NULL is fine */
 
-#include "core/hold.h"
+#include "core/hold/hold.h"
 
 #endif

@@ -1,24 +1,18 @@
-/* What a server says of itself (hf_facts), which an engine makes with malloc and the caller frees. */
+/* What a server reports about itself (hf_facts). An engine makes it with malloc, the caller frees
+ * it. */
 #ifndef HFI_ENGINE_FACTS_H
 #define HFI_ENGINE_FACTS_H
 
 #include <holdfast/holdfast.h>
 
-#include <stdlib.h>
+/* Adds a fact whose name is the group and the name. If `value` has no bytes, not even "", it is not
+ * known, and `why` says why. False: out of memory. */
+bool hfi_facts_add(hf_facts *facts, const char *group, hf_bytes name, hf_bytes value,
+                   const char *why);
+bool hfi_facts_add_text(hf_facts *facts, const char *group, const char *name, const char *value,
+                        const char *why);
+bool hfi_facts_add_number(hf_facts *facts, const char *name, int64_t number);
 
-/* NULL and half-made ones are fine. */
-static inline void hfi_facts_free(hf_facts *facts) {
-    if (facts == NULL)
-        return;
-    for (size_t i = 0; i < facts->facts_len; i++) {
-        free(facts->facts[i]->name);
-        free(facts->facts[i]->value);
-        free(facts->facts[i]->why);
-        free(facts->facts[i]);
-    }
-    free(facts->facts);
-    free(facts->node);
-    free(facts);
-}
+void hfi_facts_free(hf_facts *facts); /* NULL and partly filled ones are fine */
 
 #endif

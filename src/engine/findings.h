@@ -1,6 +1,6 @@
-/* What an engine finds in a survey, before it is joined (src/survey): what its servers say of locks and
- * connections, and the answers of clients, each as it came. Made with malloc, since what is made of it
- * outlives the client. */
+/* What an engine finds in a survey, before src/fleet joins it: the servers' reports on locks and
+ * connections, and the clients' reports as received. Made with malloc, since the result outlives
+ * the client. */
 #ifndef HFI_ENGINE_FINDINGS_H
 #define HFI_ENGINE_FINDINGS_H
 
@@ -31,20 +31,20 @@ struct hfi_found_owner {
     char owner[HFI_FOUND_OWNER_SIZE];
     int64_t count; /* 0: it waits */
     bool writes;
-    int64_t left_ms;      /* of a hold; -1: it does not end, or that is not told */
-    int64_t for_ms;       /* how long it is there; 0: the server does not tell */
-    hf_presence presence; /* HF_PRESENCE_UNKNOWN: connections and answers tell */
+    int64_t left_ms;      /* of a hold; -1: it does not end, or that is not reported */
+    int64_t for_ms;       /* how long it is there; 0: the server does not know */
+    hf_presence presence; /* HF_PRESENCE_UNKNOWN: derived from connections and reports */
 };
 
 struct hfi_found_lock {
     struct hfi_link link;
     enum hfi_found_kind kind;
-    size_t server; /* of several that have the same locks: which */
+    size_t server; /* if several servers have the same locks: which one */
     int64_t ttl_ms;
-    int64_t listeners; /* how many processes listen for its release; -1: not known */
-    int64_t left_out;  /* so many owners more; of a group: values */
-    int64_t available; /* permits that are free; -1: not told, or these are none */
-    size_t owners_len; /* holders, and then who waits in line */
+    int64_t listeners; /* how many processes have subscribed to its release; -1: unknown */
+    int64_t left_out;  /* how many more owners there are; of a group: values */
+    int64_t available; /* free permits; -1: unknown, or not permits */
+    size_t owners_len; /* holders, then queued waiters */
     struct hfi_found_owner *owners;
     size_t name_len;
     char name[];
@@ -58,28 +58,30 @@ struct hfi_found_answer {
 
 struct hfi_found_connection {
     struct hfi_link link;
-    bool listens; /* to some channel, or, as far as that is known, for questions */
+    bool listens; /* to some channel or, where that is known, for survey requests */
     char name[HFI_FOUND_NAME_SIZE];
-    char under[HFI_FOUND_OWNER_SIZE]; /* for whose hold its process runs, if the server knows */
+    /* the owner for whose hold its process runs, if the server knows */
+    char under[HFI_FOUND_OWNER_SIZE];
 };
 
 struct hfi_findings {
     struct hfi_link locks, answers, connections;
     int64_t taken_ms, took_ms;
-    int64_t hearers;    /* how many clients have heard the question; -1: it was not asked */
-    bool hearers_known; /* `listens` says of a connection that its client should have answered */
-    bool connections_told;
-    bool cut;        /* there was more than could be looked at */
-    unsigned unread; /* HFI_UNREAD_...: what a server may have, and nobody has looked at */
-    size_t votes; /* so many servers must have a hold, of those that have told; 0: one is enough */
-    char words[160]; /* why something is missing; "": nothing is */
+    int64_t subscribers;    /* how many clients have received the request; -1: none was sent */
+    bool answers_cut;       /* some reports may have been sent and not received */
+    bool subscribers_known; /* `listens` of a connection means: its client should have answered */
+    bool connections_known;
+    bool cut;        /* there was more than could be read */
+    unsigned unread; /* HFI_UNREAD_...: what a server may have, and the survey has not read */
+    size_t votes;    /* how many of the answering servers must have a hold; 0: one is enough */
+    char text[160];  /* why something is missing; "": nothing is */
 };
 
 static inline struct hfi_findings *hfi_findings_new(void) {
     struct hfi_findings *findings = calloc(1, sizeof *findings);
     if (findings == NULL)
         return NULL;
-    findings->hearers = -1;
+    findings->subscribers = -1;
     hfi_list_init(&findings->locks);
     hfi_list_init(&findings->answers);
     hfi_list_init(&findings->connections);

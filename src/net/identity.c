@@ -1,8 +1,7 @@
 /*
  * The identity of a server behind a Unix socket. Stateless; any thread.
  *
- * The time of the last change of a socket's content is when it was bound: connecting, renaming and
- * changing its mode leave it alone.
+ * The mtime of a socket file is when it was bound: connecting, renaming and chmod leave it alone.
  */
 #include "net/identity.h"
 

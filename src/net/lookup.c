@@ -1,15 +1,15 @@
 /*
  * Lookups: a blocking resolver on a detached thread, and an owner that never waits for it.
  *
- * Called by connections (any driver of theirs). A lookup has two references, the owner's and the
- * thread's; its mutex guards everything below `mutex`, and whoever gives back the last reference
- * frees it. Nothing of the client is reachable from the thread except notify's argument, and that
- * only under the mutex while the owner has not dropped the lookup.
+ * Connections call this, on the keeper's thread. A lookup has two references, the owner's and the
+ * thread's; the last unref frees it. Its mutex guards everything below `mutex`. The thread reaches
+ * nothing of the client except notify's argument, and that only under the mutex while the owner has
+ * not dropped the lookup.
  *
  * Invariants: `finished` is set once, by the thread or by the deadline, and the result does not
- * change after it; notify runs at most once and never after hfi_lookup_drop() returned. In a forked
- * child the thread does not exist and may have left the mutex locked: a child must leave its
- * parent's lookups alone.
+ * change after it. notify runs at most once and never after hfi_lookup_drop() returned. In a forked
+ * child the thread does not exist and may have left the mutex locked: a child must not touch its
+ * parent's lookups.
  */
 #include "net/lookup.h"
 
@@ -26,7 +26,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/thread.h"
+#include "task/thread.h"
 
 struct hfi_lookup {
     hfi_resolve_fn resolve; /* these three do not change */
@@ -35,7 +35,7 @@ struct hfi_lookup {
 
     pthread_mutex_t mutex;
     int references;
-    void (*notify)(void *arg); /* NULL: nobody wants to know (any more) */
+    void (*notify)(void *arg); /* NULL: not wanted, or dropped */
     void *arg;
     bool finished;
     int err;
@@ -52,7 +52,7 @@ static void lookup_free(struct hfi_lookup *lookup) {
     free(lookup);
 }
 
-/* Gives back one reference, with the mutex held. */
+/* Drops one reference, with the mutex held. */
 static void unlock_and_unref(struct hfi_lookup *lookup) {
     bool last = --lookup->references == 0;
     pthread_mutex_unlock(&lookup->mutex);
@@ -104,7 +104,7 @@ int hfi_lookup_start(hfi_resolve_fn resolve, const char *target, int64_t deadlin
     int err = hfi_thread_start(NULL, lookup_thread, lookup);
     if (err != 0) {
         lookup_free(lookup);
-        return hfi_fail_errno(error, HF_ESYS, err, "no thread for a name lookup");
+        return hfi_fail_errno(error, HF_ESYS, err, "cannot start a thread for a name lookup");
     }
     *ret = lookup;
     return HF_OK;
@@ -115,7 +115,7 @@ bool hfi_lookup_poll(struct hfi_lookup *lookup, int *ret_err, struct hfi_addr *r
     pthread_mutex_lock(&lookup->mutex);
     if (!lookup->finished && hfi_now_ms() >= lookup->deadline_ms) {
         lookup->finished = true;
-        lookup->err = hfi_fail(&lookup->error, HF_EUNREACH, "the lookup did not end in time");
+        lookup->err = hfi_fail(&lookup->error, HF_EUNREACH, "the name lookup timed out");
     }
     bool finished = lookup->finished;
     if (finished) {
@@ -200,12 +200,14 @@ static int fail_resolve(hf_error *error, int gai, int sys_errno, const char *hos
         return hfi_fail(error, HF_ENOMEM, "out of memory");
     if (gai == EAI_SYSTEM)
         return hfi_fail_errno(error, HF_ESYS, sys_errno, "looking up host '%s'", host);
+    if (error != NULL && gai == EAI_NONAME)
+        error->sys_errno = ENOENT; /* permanent, as far as we know */
     return hfi_fail(error, HF_EUNREACH, "looking up host '%s': %s", host, gai_strerror(gai));
 }
 
 int hfi_resolve_host(const char *target, int64_t deadline_ms, struct hfi_addr *ret_addrs,
                      size_t cap, size_t *ret_count, hf_error *error) {
-    (void)deadline_ms; /* getaddrinfo knows none; hfi_lookup_poll() keeps it */
+    (void)deadline_ms; /* getaddrinfo has none; hfi_lookup_poll() enforces it */
     const char *space = strrchr(target, ' ');
     if (space == NULL || space == target || space[1] == '\0')
         return hfi_fail(error, HF_EINVAL, "a lookup needs a host and a port");

@@ -1,14 +1,15 @@
 /*
- * TLS, with OpenSSL over memory BIOs (what it is for is in tls.h).
+ * TLS, with OpenSSL over memory BIOs (see tls.h).
  *
- * Called by connect.c (handshake), receive.c and send.c, always under the connection's mutex;
- * contexts are made and freed by the node. There is no state besides the two structs.
+ * connect.c (handshake), receive.c and send.c call this, always under the connection's mutex; the
+ * node makes and frees contexts. There is no state besides the two structs.
  *
- * Rules: a certificate is verified, chain and name, unless that was explicitly switched off.
- * OpenSSL keeps errors in a queue per thread, which may be a thread of the application: it is
- * cleared before every call whose result is looked at, and left empty. OpenSSL must not ask for a
- * passphrase on the terminal. Renegotiation is refused: it would let a read wait for a write.
- * Sessions are not resumed, so tickets are read and forgotten.
+ * - A certificate is verified, chain and name, unless that was explicitly switched off.
+ * - OpenSSL keeps errors in a queue per thread, which may be a thread of the application. The queue
+ *   is cleared before every call whose result is checked, and left empty.
+ * - OpenSSL must not ask for a passphrase on the terminal.
+ * - Renegotiation is refused: it would let a read wait for a write.
+ * - Sessions are not resumed, so session tickets are ignored.
  */
 #include "net/tls.h"
 
@@ -27,7 +28,7 @@
 struct hfi_tls_context {
     const struct hfi_mem *mem;
     SSL_CTX *ctx;
-    char *name; /* whom we expect */
+    char *name; /* the expected host name or address */
     bool is_address;
     bool insecure;
 };
@@ -40,16 +41,16 @@ struct hfi_tls {
 
 /* ---- Errors ---- */
 
-/* An error in OpenSSL's words, and an empty queue. */
-static const char *words_of(unsigned long code, char *buffer, size_t size) {
+/* OpenSSL's text for an error. Clears the queue. */
+static const char *text_of(unsigned long code, char *buffer, size_t size) {
     char system[96];
-    const char *words = NULL;
+    const char *text = NULL;
     if (code != 0 && ERR_GET_LIB(code) == ERR_LIB_SYS)
-        words = hfi_errno_words(ERR_GET_REASON(code), system, sizeof system);
+        text = hfi_errno_text(ERR_GET_REASON(code), system, sizeof system);
     else if (code != 0)
-        words = ERR_reason_error_string(code);
-    if (words != NULL)
-        snprintf(buffer, size, "%s", words);
+        text = ERR_reason_error_string(code);
+    if (text != NULL)
+        snprintf(buffer, size, "%s", text);
     else if (code != 0)
         ERR_error_string_n(code, buffer, size);
     else
@@ -62,11 +63,11 @@ static bool is_memory(unsigned long code) {
     return ERR_GET_REASON(code) == ERR_R_MALLOC_FAILURE;
 }
 
-/* The first error says what is wrong with the file; those after it only say who asked for it. */
+/* The first error says what is wrong with the file; later ones only name OpenSSL's callers. */
 static int bad_file(hf_error *error, const char *what, const char *path) {
-    char words[128];
-    words_of(ERR_peek_error(), words, sizeof words);
-    return hfi_fail(error, HF_EINVAL, "TLS: %s cannot be used: %.80s: %s", what, path, words);
+    char text[128];
+    text_of(ERR_peek_error(), text, sizeof text);
+    return hfi_fail(error, HF_EINVAL, "TLS: cannot use %s %.80s: %s", what, path, text);
 }
 
 /* ---- Contexts ---- */
@@ -86,15 +87,14 @@ static int trust(SSL_CTX *ctx, const struct hfi_tls_options *options, hf_error *
     struct stat dir;
     ERR_clear_error();
     if (options->ca_file != NULL && SSL_CTX_load_verify_locations(ctx, options->ca_file, NULL) != 1)
-        return bad_file(error, "the file of CA certificates", options->ca_file);
-    /* OpenSSL looks into the directory only when it needs a certificate: too late to say that there
-     * is none. */
+        return bad_file(error, "the CA file", options->ca_file);
+    /* OpenSSL opens the directory only when it needs a certificate: too late to report a missing
+     * one. */
     if (options->ca_dir != NULL && (stat(options->ca_dir, &dir) != 0 || !S_ISDIR(dir.st_mode)))
-        return hfi_fail(error, HF_EINVAL,
-                        "TLS: the directory of CA certificates is not there: %.80s",
+        return hfi_fail(error, HF_EINVAL, "TLS: the CA directory does not exist: %.80s",
                         options->ca_dir);
     if (options->ca_dir != NULL && SSL_CTX_load_verify_locations(ctx, NULL, options->ca_dir) != 1)
-        return bad_file(error, "the directory of CA certificates", options->ca_dir);
+        return bad_file(error, "the CA directory", options->ca_dir);
     if (options->ca_file == NULL && options->ca_dir == NULL && !options->insecure)
         SSL_CTX_set_default_verify_paths(ctx);
     ERR_clear_error();
@@ -105,7 +105,7 @@ static int present_ourselves(SSL_CTX *ctx, const struct hfi_tls_options *options
     if (options->cert_file == NULL && options->key_file == NULL)
         return HF_OK;
     if (options->cert_file == NULL)
-        return hfi_fail(error, HF_EINVAL, "TLS: a key was given without its certificate");
+        return hfi_fail(error, HF_EINVAL, "TLS: tls_key_file needs tls_cert_file");
     const char *key_file = options->key_file != NULL ? options->key_file : options->cert_file;
     ERR_clear_error();
     if (SSL_CTX_use_certificate_chain_file(ctx, options->cert_file) != 1)
@@ -118,9 +118,10 @@ static int present_ourselves(SSL_CTX *ctx, const struct hfi_tls_options *options
     if (!usable && asked) {
         ERR_clear_error();
         return hfi_fail(error, HF_EINVAL,
-                        "TLS: the key of the client certificate is encrypted: %.80s", key_file);
+                        "TLS: the client certificate's key is encrypted: %.80s; decrypt it first",
+                        key_file);
     }
-    return usable ? HF_OK : bad_file(error, "the key of the client certificate", key_file);
+    return usable ? HF_OK : bad_file(error, "the client certificate's key", key_file);
 }
 
 static bool is_address(const char *text) {
@@ -128,9 +129,9 @@ static bool is_address(const char *text) {
     return inet_pton(AF_INET, text, bytes) == 1 || inet_pton(AF_INET6, text, bytes) == 1;
 }
 
-/* Stores the name we expect. The zone of an address and the dot after a fully qualified name are
- * not in any certificate. A leading dot would make OpenSSL accept any name with that ending, and an
- * empty name would make it accept every certificate. */
+/* Stores the name we expect. Certificates contain neither the zone of an address nor the dot
+ * after a fully qualified name. A leading dot would make OpenSSL accept any name with that
+ * ending, an empty name every certificate. */
 static int expect(struct hfi_tls_context *context, const char *name, hf_error *error) {
     context->name = hfi_strdup(context->mem, name);
     if (context->name == NULL)
@@ -144,13 +145,13 @@ static int expect(struct hfi_tls_context *context, const char *name, hf_error *e
     context->is_address = is_address(context->name);
     len = strlen(context->name);
     if (len == 0 || len > TLSEXT_MAXLEN_host_name || context->name[0] == '.')
-        return hfi_fail(error, HF_EINVAL, "TLS: this cannot be a server's name: '%.80s'", name);
+        return hfi_fail(error, HF_EINVAL, "TLS: not a valid server name: '%.80s'", name);
     return HF_OK;
 }
 
 static bool set_rules(SSL_CTX *ctx, const struct hfi_tls_options *options) {
     int lowest = options->min_version == HF_TLS_1_3 ? TLS1_3_VERSION : TLS1_2_VERSION;
-    if (SSL_CTX_get_min_proto_version(ctx) < lowest && /* the system's policy may ask for more */
+    if (SSL_CTX_get_min_proto_version(ctx) < lowest && /* the system's policy may be stricter */
         SSL_CTX_set_min_proto_version(ctx, lowest) != 1)
         return false;
     SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION);
@@ -163,21 +164,20 @@ static bool set_rules(SSL_CTX *ctx, const struct hfi_tls_options *options) {
 /* The system's OpenSSL configuration may forbid it. */
 static int make_ctx(struct hfi_tls_context *context, const struct hfi_tls_options *options,
                     hf_error *error) {
-    char words[128];
+    char text[128];
     ERR_clear_error();
     context->ctx = SSL_CTX_new(TLS_client_method());
     if (context->ctx != NULL && set_rules(context->ctx, options))
         return HF_OK;
     unsigned long code = ERR_peek_error();
-    words_of(code, words, sizeof words);
-    return hfi_fail(error, is_memory(code) ? HF_ENOMEM : HF_ESYS, "TLS: OpenSSL cannot be used: %s",
-                    words);
+    text_of(code, text, sizeof text);
+    return hfi_fail(error, is_memory(code) ? HF_ENOMEM : HF_ESYS,
+                    "TLS: cannot initialize OpenSSL: %s", text);
 }
 
 int hfi_tls_context_new(const struct hfi_mem *mem, const struct hfi_tls_options *options,
                         const char *host, struct hfi_tls_context **ret, hf_error *error) {
-    /* The process may exit while a keeper still runs: OpenSSL's state must not be torn down under
-     * it. */
+    /* The process may exit while a keeper still runs: OpenSSL must not tear down its state. */
     OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, NULL);
     struct hfi_tls_context *context = hfi_zalloc(mem, sizeof *context);
     if (context == NULL)
@@ -278,14 +278,13 @@ bool hfi_tls_feed(struct hfi_tls *tls, const char *bytes, size_t len) {
     return whole;
 }
 
-/* An alert from the other side. The reasons that are common to all of OpenSSL have still larger
- * numbers. */
+/* An alert from the server. Reasons common to all of OpenSSL have still larger numbers. */
 static bool is_alert(unsigned long code) {
     int why = ERR_GET_REASON(code);
     return why > SSL_AD_REASON_OFFSET && why <= SSL_AD_REASON_OFFSET + UINT8_MAX;
 }
 
-/* An alert that ends the connection for a reason that may be gone the next time. */
+/* An alert whose cause may be temporary. */
 static bool is_passing_alert(unsigned long code) {
     int why = ERR_GET_REASON(code);
     return why == SSL_AD_REASON_OFFSET + SSL_AD_INTERNAL_ERROR ||
@@ -293,35 +292,35 @@ static bool is_passing_alert(unsigned long code) {
 }
 
 static int explain_failure(struct hfi_tls *tls, hf_error *error) {
-    char words[128];
+    char text[128];
     unsigned long code = ERR_peek_last_error();
     long verdict = SSL_get_verify_result(tls->ssl);
     if (verdict != X509_V_OK && !tls->context->insecure) {
         ERR_clear_error();
-        return hfi_fail(error, HF_ETLS, "the server's certificate was not accepted for '%.80s': %s",
+        return hfi_fail(error, HF_ETLS, "the server's certificate was rejected for '%.80s': %s",
                         tls->context->name, X509_verify_cert_error_string(verdict));
     }
-    words_of(code, words, sizeof words);
+    text_of(code, text, sizeof text);
     if (is_memory(code))
-        return hfi_fail(error, HF_ENOMEM, "no memory for TLS");
+        return hfi_fail(error, HF_ENOMEM, "out of memory for TLS");
     if (ERR_GET_REASON(code) == SSL_R_WRONG_VERSION_NUMBER)
-        return hfi_fail(error, HF_ETLS, "the server does not seem to speak TLS: %s", words);
+        return hfi_fail(error, HF_ETLS, "the server does not seem to speak TLS: %s", text);
     return hfi_fail(error, is_passing_alert(code) ? HF_EUNREACH : HF_ETLS, "TLS: %s%s",
-                    is_alert(code) ? "the server refused: " : "", words);
+                    is_alert(code) ? "the server refused: " : "", text);
 }
 
-/* OpenSSL verifies the certificate it gets. Where the system's configuration allows ciphers without
- * certificates, it is content with none at all. */
+/* OpenSSL verifies the certificate it gets. But where the system's configuration allows ciphers
+ * without certificates, it accepts none at all. */
 static int demand_certificate(struct hfi_tls *tls, hf_error *error) {
     X509 *cert = SSL_get_peer_certificate(tls->ssl);
     X509_free(cert);
     if (!tls->context->insecure && (cert == NULL || SSL_get_verify_result(tls->ssl) != X509_V_OK))
-        return hfi_fail(error, HF_ETLS, "the server has shown no certificate for '%.80s'",
+        return hfi_fail(error, HF_ETLS, "the server sent no certificate for '%.80s'",
                         tls->context->name);
     return HF_OK;
 }
 
-int hfi_tls_shake_hands(struct hfi_tls *tls, bool *ret_done, hf_error *error) {
+int hfi_tls_handshake(struct hfi_tls *tls, bool *ret_done, hf_error *error) {
     ERR_clear_error();
     int rc = SSL_do_handshake(tls->ssl);
     if (rc == 1) {
@@ -349,12 +348,12 @@ int hfi_tls_read(struct hfi_tls *tls, bool joining, char *bytes, size_t size, si
         return HF_OK;
     if (status == SSL_ERROR_ZERO_RETURN)
         return hfi_fail(error, HF_EUNREACH, "the server closed the connection");
-    char words[128];
+    char text[128];
     if (joining)
         return explain_failure(tls, error);
-    /* Once we are in, a broken stream is a lost connection like any other: it is made again. */
-    words_of(ERR_peek_last_error(), words, sizeof words);
-    return hfi_fail(error, HF_EUNREACH, "the connection was lost: broken TLS: %s", words);
+    /* After the greeting a broken stream is a lost connection like any other: reconnect. */
+    text_of(ERR_peek_last_error(), text, sizeof text);
+    return hfi_fail(error, HF_EUNREACH, "the connection was lost: TLS error: %s", text);
 }
 
 bool hfi_tls_has_more(const struct hfi_tls *tls) {

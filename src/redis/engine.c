@@ -1,22 +1,25 @@
 /*
- * The Redis engine: its table of operations, and its life.
+ * The Redis engine: its tables of operations, and its life cycle.
  *
  * Made by src/scheme; used by src/core and src/api through its tables. The engine joins a route
- * (connections), a registry of channels and the kinds; calls and renewals in progress belong to
- * their tasks. `renewals` and what the connections tell are the keeper's; the rest does not change
- * between new and stop.
+ * (connections), the pub/sub registries and the kinds. Calls and renewals in progress belong to
+ * their tasks. `renewals` and the connections' events belong to the keeper's thread; the rest does
+ * not change between new and stop.
  */
 #include "redis/redis.h"
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "redis/hear.h"
-#include "redis/internal.h"
-#include "redis/kind.h"
-#include "redis/park.h"
-#include "redis/route/cluster.h"
-#include "redis/route/sentinel.h"
+#include "redis/fleet/name_listener.h"
+#include "redis/fleet/observe.h"
+#include "redis/fleet/survey_responder.h"
+#include "redis/kinds/kind.h"
+#include "redis/ops/call.h"
+#include "redis/ops/late_copies.h"
+#include "redis/route/cluster/cluster.h"
+#include "redis/route/sentinel/sentinel.h"
 #include "redis/route/single.h"
+#include "redis/wait/park.h"
 
 #include <poll.h>
 #include <string.h>
@@ -28,10 +31,17 @@ static const struct {
     unsigned flags;
     const struct hfi_kind *table;
 } kinds[] = {
-    {HF_PLAIN, 0, &hfi_kind_plain},      {HF_PLAIN, HF_NONREENTRANT, &hfi_kind_nonreentrant},
-    {HF_PLAIN, HF_SPIN, &hfi_kind_spin}, {HF_PLAIN, HF_FENCED, &hfi_kind_fenced},
-    {HF_FAIR, 0, &hfi_kind_fair},        {HF_FAIR, HF_NONREENTRANT, &hfi_kind_fair_nonreentrant},
-    {HF_READ, 0, &hfi_kind_read},        {HF_WRITE, 0, &hfi_kind_write},
+    {HF_PLAIN, 0, &hfi_kind_plain},
+    {HF_PLAIN, HF_NONREENTRANT, &hfi_kind_nonreentrant},
+    {HF_PLAIN, HF_SPIN, &hfi_kind_spin},
+    {HF_PLAIN, HF_FENCED, &hfi_kind_fenced},
+    {HF_FAIR, 0, &hfi_kind_fair},
+    {HF_FAIR, HF_NONREENTRANT, &hfi_kind_fair_nonreentrant},
+    {HF_READ, 0, &hfi_kind_read},
+    {HF_WRITE, 0, &hfi_kind_write},
+    {HF_STRING, 0, &hfi_kind_string},
+    {HF_STRING, HF_NONREENTRANT, &hfi_kind_string_nonreentrant},
+    {HF_STRING, HF_SPIN, &hfi_kind_string_spin},
 };
 
 static const struct hfi_kind *find_kind(struct hfi_engine *engine, hf_kind kind, unsigned flags) {
@@ -47,34 +57,34 @@ static const struct hfi_kind *find_group(struct hfi_engine *engine) {
     return &hfi_kind_group;
 }
 
-static const struct hfi_kind *const things[] = {
-    [HFI_SEMAPHORE] = &hfi_thing_semaphore,
-    [HFI_PERMITS] = &hfi_thing_permits,
-    [HFI_LATCH] = &hfi_thing_latch,
+static const struct hfi_kind *const objects[] = {
+    [HFI_SEMAPHORE] = &hfi_object_semaphore,
+    [HFI_PERMITS] = &hfi_object_permits,
+    [HFI_LATCH] = &hfi_object_latch,
 };
 
-static const struct hfi_kind *find_thing(struct hfi_engine *engine, enum hfi_thing thing) {
+static const struct hfi_kind *find_object(struct hfi_engine *engine, enum hfi_object object) {
     (void)engine;
-    size_t index = (size_t)thing;
-    return index < sizeof things / sizeof things[0] ? things[index] : NULL;
+    size_t index = (size_t)object;
+    return index < sizeof objects / sizeof objects[0] ? objects[index] : NULL;
 }
 
 static const struct hfi_kind *find_server(struct hfi_engine *engine) {
     static const struct hfi_call_ops ops = {
         .call_size = sizeof(struct hfi_call_state),
+        .observes = HFI_OBSERVES_FLEET,
         .ask = hfi_ask,
-        .survey = hfi_survey,
         .step = hfi_call_step,
         .cancel = hfi_call_cancel,
-        .attend = hfi_call_attend,
+        .drive = hfi_call_drive,
     };
     static const struct hfi_kind server = {.name = "server", .ops = &ops};
     (void)engine;
     return &server;
 }
 
-/* In a cluster, all that belongs to a name must be in its slot. The channel of a latch has braces around
- * the name in any case. */
+/* In a cluster, all keys and channels of a name must be in its slot. A latch's channel always has
+ * braces around the name. */
 static int check_slot(const struct hfi_redis *redis, const struct hfi_kind *kind, const char *name,
                       size_t len, hf_error *error) {
     const struct hfi_names *names = &redis->names;
@@ -82,12 +92,12 @@ static int check_slot(const struct hfi_redis *redis, const struct hfi_kind *kind
         return HF_OK;
     bool braces =
         memchr(names->prefix, '{', names->prefix_len) != NULL || memchr(name, '{', len) != NULL;
-    if (hfi_name_keeps_slot(names, name, len) && !(braces && kind == &hfi_thing_latch))
+    if (hfi_name_keeps_slot(names, name, len) && !(braces && kind == &hfi_object_latch))
         return HF_OK;
     return hfi_fail(error, HF_EINVAL,
-                    braces && kind == &hfi_thing_latch
-                        ? "the name of a latch in a cluster must not have braces"
-                        : "in a cluster, braces in a name must be a pair with something between");
+                    braces && kind == &hfi_object_latch
+                        ? "in a cluster, the name of a latch must not contain braces"
+                        : "in a cluster, braces in a name must be a pair with text between them");
 }
 
 static int check_name(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
@@ -106,16 +116,29 @@ static int check_name(struct hfi_engine *engine, const struct hfi_kind *kind, co
     return check_slot(hfi_redis_of(engine), kind, name, len, error);
 }
 
-/* What a ticket can tell of has no lease; what has neither is attended to for as long as the client
- * lives. */
+/* An object with an idempotency key has no lease. Without either, settlement is retried for as long
+ * as the client lives. */
 static int64_t settle_until_ms(struct hfi_engine *engine, const struct hfi_kind *kind,
                                int64_t lease_ms) {
     const struct hfi_redis *redis = hfi_redis_of(engine);
     const struct hfi_redis_kind *redis_kind = hfi_redis_kind_of(kind);
-    int64_t lasts_ms = redis_kind->draws_tickets ? HFI_TICKET_MS : lease_ms;
-    if (redis_kind->waiting != NULL && redis_kind->waiting->in_line) /* a place lasts, too */
+    int64_t lasts_ms = redis_kind->draws_idempotency_key ? HFI_IDEMPOTENCY_MS : lease_ms;
+    /* its place in the fair queue lasts, too */
+    if (redis_kind->waiting != NULL && redis_kind->waiting->has_queue)
         lasts_ms = hfi_max_ms(lasts_ms, redis->fair_horizon_ms);
     return hfi_after_ms(hfi_after_ms(hfi_now_ms(), lasts_ms), redis->cmd_timeout_ms);
+}
+
+#define LET_GO_AFTER_MS 500
+
+static void let_go(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
+                   size_t name_len, const char *owner, size_t owner_len,
+                   const struct hfi_stamp *stamp, int64_t lease_ms) {
+    (void)kind;
+    /* most leases have ended at the server by then, too */
+    int64_t first_ms = hfi_now_ms() + LET_GO_AFTER_MS;
+    hfi_late_copies_add(hfi_redis_of(engine), name, name_len, owner, owner_len, stamp,
+                        hfi_max_ms(stamp->until_ms, first_ms), lease_ms, first_ms);
 }
 
 static const void *node_of(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
@@ -124,7 +147,7 @@ static const void *node_of(struct hfi_engine *engine, const struct hfi_kind *kin
     return route->ops->node(route, name, hfi_kind_stem_len(kind, name, name_len));
 }
 
-/* ---- What the nodes tell ---- */
+/* ---- Events of the nodes ---- */
 
 static int node_made(void *arg, struct hfi_node *node) {
     struct hfi_redis *redis = arg;
@@ -132,27 +155,27 @@ static int node_made(void *arg, struct hfi_node *node) {
     int err = hfi_pubsub_new(redis->mem, redis->log, redis->keeper, hfi_node_listener(node),
                              &learnt->pubsub);
     if (err == HF_OK)
-        err = hfi_answers_new(redis, node, &learnt->answers);
-    return err == HF_OK ? hfi_rumours_new(redis, node, &learnt->rumours) : err;
+        err = hfi_survey_responder_new(redis, node, &learnt->answers);
+    return err == HF_OK ? hfi_break_channel_new(redis, node, &learnt->break_channel) : err;
 }
 
 static void node_stopping(void *arg, struct hfi_node *node) {
     struct hfi_learnt *learnt = hfi_node_learnt(node);
     (void)arg;
-    hfi_rumours_stop(learnt->rumours);
-    hfi_answers_stop(learnt->answers);
+    hfi_break_channel_stop(learnt->break_channel);
+    hfi_survey_responder_stop(learnt->answers);
     hfi_pubsub_stop(learnt->pubsub);
 }
 
 static void node_freed(void *arg, struct hfi_node *node) {
     struct hfi_learnt *learnt = hfi_node_learnt(node);
     (void)arg;
-    hfi_rumours_free(learnt->rumours);
-    hfi_answers_free(learnt->answers);
+    hfi_break_channel_free(learnt->break_channel);
+    hfi_survey_responder_free(learnt->answers);
     hfi_pubsub_free(learnt->pubsub);
 }
 
-/* That a slot is not its own any more is often the first that is heard of a failover. */
+/* A moved slot is often the first sign of a failover. */
 static void on_push(void *arg, struct hfi_node *node, const void *message) {
     struct hfi_route *route = ((struct hfi_redis *)arg)->route;
     if (hfi_pubsub_push(hfi_node_learnt(node)->pubsub, message))
@@ -161,49 +184,49 @@ static void on_push(void *arg, struct hfi_node *node, const void *message) {
 
 static void on_pubsub_state(void *arg, struct hfi_node *node, bool up) {
     struct hfi_redis *redis = arg;
-    const struct hfi_news *news = redis->news;
+    const struct hfi_engine_events *engine_events = redis->engine_events;
     hfi_pubsub_state(hfi_node_learnt(node)->pubsub, up);
-    if (up && hfi_redis_is_another(redis, node) && news != NULL)
-        news->doubted(news->arg, &(struct hfi_scope){.node = node});
+    if (up && hfi_redis_is_another(redis, node) && engine_events != NULL)
+        engine_events->doubted(engine_events->arg, &(struct hfi_scope){.node = node});
 }
 
-/* Where a server can be replaced, it can also come back without what it had: that is a doubt. */
+/* Where a server can be replaced, it can also come back without its data: holds there are in
+ * doubt. */
 static void on_control_state(void *arg, struct hfi_node *node, bool up) {
     struct hfi_redis *redis = arg;
-    const struct hfi_news *news = redis->news;
+    const struct hfi_engine_events *engine_events = redis->engine_events;
     bool *was_up = &hfi_node_learnt(node)->control_was_up;
     bool another = up && hfi_redis_is_another(redis, node);
-    if (up && news != NULL && (*was_up || another)) {
+    if (up && engine_events != NULL && (*was_up || another)) {
         const struct hfi_scope scope = {.node = node};
-        news->reconnected(news->arg, &scope);
+        engine_events->reconnected(engine_events->arg, &scope);
         if (another || hfi_route_changes(redis->route))
-            news->doubted(news->arg, &scope);
+            engine_events->doubted(engine_events->arg, &scope);
     }
     if (up)
-        hfi_rumours_join(redis, node);
+        hfi_break_channel_join(redis, node);
     *was_up = *was_up || up;
 }
 
-/* Another server serves everything from now on. What was held at the last one may not have reached it,
- * so all of it is asked about. */
+/* Another server is the primary now. Holds of the old one may not have been replicated to it, so
+ * all of them are verified. */
 static void on_change(void *arg, struct hfi_node *from, struct hfi_node *to) {
     struct hfi_redis *redis = arg;
-    const struct hfi_news *news = redis->news;
-    hfi_rumours_join(redis, to);
-    hfi_hearings_look(redis);
+    const struct hfi_engine_events *engine_events = redis->engine_events;
+    hfi_break_channel_join(redis, to);
+    hfi_name_listeners_check(redis);
     if (from == NULL)
         return;
-    hfi_log(redis->log, HF_LOG_WARN,
-            "the primary changed: %s instead of %s; all locks are verified", hfi_node_name(to),
-            hfi_node_name(from));
+    hfi_log(redis->log, HF_LOG_WARN, "the primary is now %s, and was %s; all holds are verified",
+            hfi_node_name(to), hfi_node_name(from));
     hfi_redis_compare_clocks(redis, from, to);
     atomic_fetch_add_explicit(redis->switches, 1, memory_order_relaxed);
     hfi_node_learnt(to)->took_over_ms = hfi_now_ms();
-    if (news != NULL)
-        news->doubted(news->arg, &(struct hfi_scope){.node = to});
+    if (engine_events != NULL)
+        engine_events->doubted(engine_events->arg, &(struct hfi_scope){.node = to});
 }
 
-/* Which holds are meant when slots have moved. */
+/* Selects the holds whose slots have moved. */
 struct in_slots {
     struct hfi_route *route;
     const struct hfi_slot_set *slots;
@@ -216,24 +239,25 @@ static bool is_in_slots(const void *arg, const struct hfi_kind *kind, const char
     return hfi_slot_set_has(in->slots, in->route->ops->slot(in->route, name, len));
 }
 
-/* The same for a part of what is held. */
+/* The same for the holds in some slots. */
 static void on_moved(void *arg, struct hfi_node *to, const struct hfi_slot_set *slots,
                      bool took_over) {
     struct hfi_redis *redis = arg;
-    const struct hfi_news *news = redis->news;
+    const struct hfi_engine_events *engine_events = redis->engine_events;
     const struct in_slots in = {.route = redis->route, .slots = slots};
-    hfi_rumours_join(redis, to);
-    hfi_hearings_look(redis);
+    hfi_break_channel_join(redis, to);
+    hfi_name_listeners_check(redis);
     if (took_over) {
         hfi_log(redis->log, HF_LOG_WARN,
-                "another server of the cluster took over: %s; all locks there are verified",
+                "another server of the cluster took over: %s; all holds there are verified",
                 hfi_node_name(to));
         atomic_fetch_add_explicit(redis->switches, 1, memory_order_relaxed);
         hfi_node_learnt(to)->took_over_ms = hfi_now_ms();
     }
-    if (news != NULL)
-        news->doubted(news->arg,
-                      &(struct hfi_scope){.node = to, .among = is_in_slots, .among_arg = &in});
+    if (engine_events != NULL)
+        engine_events->doubted(
+            engine_events->arg,
+            &(struct hfi_scope){.node = to, .among = is_in_slots, .among_arg = &in});
 }
 
 static const struct hfi_node_hooks hooks = {
@@ -245,40 +269,40 @@ static const struct hfi_node_hooks hooks = {
     .control_state = on_control_state,
 };
 
-static void tell_news_to(struct hfi_engine *engine, const struct hfi_news *news) {
-    hfi_redis_of(engine)->news = news;
+static void set_engine_events(struct hfi_engine *engine,
+                              const struct hfi_engine_events *engine_events) {
+    hfi_redis_of(engine)->engine_events = engine_events;
 }
 
 void hfi_redis_watch_route(struct hfi_redis *redis) {
     struct hfi_route *route = redis->route;
     if (hfi_route_changes(route))
-        route->ops->watch(route, redis->listens || !hfi_list_empty(&redis->hearings));
+        route->ops->watch(route, redis->listens || !hfi_list_empty(&redis->name_listeners));
 }
 
 void hfi_redis_notify_failed(struct hfi_exchange *x) {
     atomic_fetch_add_explicit(x->redis->notify_failures, 1, memory_order_relaxed);
     if (!atomic_exchange(&hfi_node_learnt(x->node)->wake_ups_warned, true))
         hfi_log(x->redis->log, HF_LOG_WARN,
-                "a lock was released, but this user may not publish on its channel: waiters will "
-                "notice late");
+                "a lock was released, but this user may not publish on its channel: waiters "
+                "notice late; allow the channel");
 }
 
 bool hfi_redis_was_replaced(struct hfi_redis *redis, const char *name, size_t len,
                             bool *ret_control) {
     if (hfi_route_changes(redis->route))
-        return false; /* that has other ways to find out */
-    struct hfi_node *node = hfi_redis_aim(redis, name, len);
+        return false; /* such a route notices by itself */
+    struct hfi_node *node = hfi_redis_node_for(redis, name, len);
     bool replaced = node != NULL && hfi_node_was_replaced(node, ret_control);
     if (replaced) {
-        hfi_log(redis->log, HF_LOG_WARN, "%s: the server is not there any more",
-                hfi_node_name(node));
-        hfi_rumours_changed(hfi_node_learnt(node)->rumours);
+        hfi_log(redis->log, HF_LOG_WARN, "%s: the server was removed", hfi_node_name(node));
+        hfi_break_channel_changed(hfi_node_learnt(node)->break_channel);
     }
     hfi_node_unref(node);
     return replaced;
 }
 
-/* ---- Life ---- */
+/* ---- Life cycle ---- */
 
 static int make_route(struct hfi_redis *redis, const struct hfi_engine_config *config,
                       hf_error *error) {
@@ -298,7 +322,7 @@ static int make_route(struct hfi_redis *redis, const struct hfi_engine_config *c
         .reconnects = config->reconnects,
         .hooks = &hooks,
         .arg = redis,
-        .acks = &hfi_acks_seal,
+        .acks = &hfi_acks_batch,
     };
     if (config->url->kind == HFI_URL_SENTINEL)
         return hfi_sentinel_new(&node, on_change, redis, &redis->route, error);
@@ -312,7 +336,8 @@ static int make_route(struct hfi_redis *redis, const struct hfi_engine_config *c
 static void free_half_built(struct hfi_redis *redis) {
     if (redis->route != NULL)
         redis->route->ops->free(redis->route);
-    hfi_looks_free(redis->looks);
+    hfi_poll_batch_free(redis->poll_batch);
+    hfi_late_copies_free(redis->late_copies);
     hfi_free(redis->mem, redis->prefix);
     hfi_free(redis->mem, redis->client_name);
     hfi_free(redis->mem, redis);
@@ -332,7 +357,9 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     redis->cmd_timeout_ms = config->cmd_timeout_ms;
     redis->connect_timeout_ms = config->connect_timeout_ms;
     redis->failover_timeout_ms = config->failover_timeout_ms;
-    redis->renew_every_ms = config->watchdog_ms / 3;
+    redis->clock_drift_ppm = config->clock_drift_ppm;
+    redis->renew_every_ms = hfi_trusted_ms(config->watchdog_ms, config->clock_drift_ppm) / 3;
+    redis->watchdog_ms = config->watchdog_ms;
     redis->skew_limit_ms = config->watchdog_ms / 10;
     redis->fair_confirm_ms = config->watchdog_ms;
     redis->fair_horizon_ms = 2 * config->watchdog_ms;
@@ -344,9 +371,10 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     redis->redirects = config->redirects;
     redis->ack_failures = config->ack_failures;
     redis->ack_disk = config->ack_disk;
+    redis->confirms = config->sentinel_confirm;
     redis->ack_timeout_ms = hfi_acks_timeout_ms(config);
     hfi_list_init(&redis->renewals);
-    hfi_list_init(&redis->hearings);
+    hfi_list_init(&redis->name_listeners);
     redis->answered_ms = -1000; /* long ago */
 
     int err = HF_ENOMEM;
@@ -358,7 +386,9 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
         redis->names =
             (struct hfi_names){.prefix = redis->prefix, .prefix_len = strlen(redis->prefix)};
         err = make_route(redis, config, error);
-        if (err == HF_OK && hfi_looks_new(redis, &redis->looks) != HF_OK)
+        redis->late_copies = hfi_late_copies_new(redis);
+        if (err == HF_OK &&
+            (redis->late_copies == NULL || hfi_poll_batch_new(redis, &redis->poll_batch) != HF_OK))
             err = hfi_fail(error, HF_ENOMEM, "out of memory");
     }
     if (err != HF_OK) {
@@ -369,14 +399,25 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     return HF_OK;
 }
 
+static void stop_answering(struct hfi_node *node, void *arg) {
+    (void)arg;
+    hfi_survey_responder_stop(hfi_node_learnt(node)->answers);
+}
+
+/* On the keeper's thread, or after it has ended. The exchanges of survey responders and of late
+ * copies end here, so that they drop their wants while their connections still exist. All other
+ * exchanges outlive the connections, which complete their requests. */
 static void stop(struct hfi_engine *engine) {
     struct hfi_redis *redis = hfi_redis_of(engine);
-    if (atomic_exchange(&redis->stopped, true))
+    if (atomic_load(&redis->stopped))
         return;
-    hfi_hearings_stop(redis);
+    redis->route->ops->each(redis->route, stop_answering, NULL);
+    hfi_late_copies_stop(redis->late_copies);
+    atomic_store(&redis->stopped, true);
+    hfi_name_listeners_stop(redis);
     redis->route->ops->stop(redis->route);
     hfi_renewals_stop(redis);
-    hfi_looks_stop(redis->looks);
+    hfi_poll_batch_stop(redis->poll_batch);
 }
 
 static void free_engine(struct hfi_engine *engine) {
@@ -389,15 +430,10 @@ static void close_fds(struct hfi_engine *engine) {
     redis->route->ops->close_fds(redis->route);
 }
 
-static bool identity(struct hfi_engine *engine, struct hfi_server *ret) {
-    struct hfi_route *route = hfi_redis_of(engine)->route;
-    const struct hfi_node *node = route->ops->node(route, NULL, 0);
-    return node != NULL && hfi_node_identity(node, ret);
-}
-
 /* ---- Manual dispatch ---- */
 
-/* Connections are made at the first call; there is none without memory, or after stop. */
+/* A node's dispatch connection is made at the first call; there is none without memory, or after
+ * stop. */
 
 static void flush_node(struct hfi_node *node, void *arg) {
     struct hfi_conn *conn = hfi_node_pick(node, HFI_LANE_DISPATCH);
@@ -448,7 +484,7 @@ static void service_node(struct hfi_node *node, void *arg) {
     int fd = conn != NULL ? hfi_conn_dispatch_fd(conn, &events) : -1;
     for (size_t i = 0; fd >= 0 && i < found->len; i++)
         if (found->fds[i].fd == fd && found->fds[i].revents != 0)
-            hfi_conn_service(conn, found->fds[i].revents);
+            hfi_conn_on_ready(conn, found->fds[i].revents);
 }
 
 static void service(struct hfi_engine *engine, const struct pollfd *fds, size_t len) {
@@ -472,48 +508,45 @@ static void enlist(struct hfi_engine *engine, int epoll_fd) {
 
 const struct hfi_call_ops hfi_redis_lock_ops = {
     .call_size = sizeof(struct hfi_call_state),
+    .observes = HFI_OBSERVES_LOCK | HFI_OBSERVES_SERVER,
     .acquire = hfi_acquire,
     .release = hfi_release,
     .extend = hfi_extend,
     .adopt = hfi_adopt,
-    .force = hfi_force,
+    .break_holds = hfi_break,
     .ask = hfi_ask,
-    .inspect = hfi_inspect,
-    .facts = hfi_facts,
     .settle = hfi_settle,
     .step = hfi_call_step,
     .cancel = hfi_call_cancel,
     .park = hfi_park,
     .resume = hfi_resume,
     .unpark = hfi_unpark,
-    .attend = hfi_call_attend,
+    .drive = hfi_call_drive,
 };
 
-const struct hfi_call_ops hfi_redis_thing_ops = {
+const struct hfi_call_ops hfi_redis_object_ops = {
     .call_size = sizeof(struct hfi_call_state),
     .acquire = hfi_acquire,
-    .act = hfi_act,
+    .object_op = hfi_object_op,
     .settle = hfi_settle,
     .step = hfi_call_step,
     .cancel = hfi_call_cancel,
-    .attend = hfi_call_attend,
+    .drive = hfi_call_drive,
 };
 
 static const struct hfi_engine_ops engine_ops = {
     .kind = find_kind,
     .group = find_group,
-    .thing = find_thing,
+    .object = find_object,
     .server = find_server,
     .check_name = check_name,
     .check_acks = hfi_acks_check,
     .renew = hfi_renew,
     .settle_until_ms = settle_until_ms,
+    .let_go = let_go,
     .node_of = node_of,
-    .tell_news_to = tell_news_to,
-    .identity = identity,
-    .listen = hfi_rumours_listen,
-    .hear = hfi_hear,
-    .unhear = hfi_unhear,
+    .set_engine_events = set_engine_events,
+    .observe = &hfi_redis_observe,
     .flush = flush,
     .poll = poll_fds,
     .service = service,

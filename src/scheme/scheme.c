@@ -1,6 +1,7 @@
+/* Picks the engine by the kind of the url. Called by src/api/client.c; no state. */
 #include "scheme/scheme.h"
 
-#include "net/url.h"
+#include "net/url/url.h"
 #include "redis/redis.h"
 #include "zk/zk.h"
 

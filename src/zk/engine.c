@@ -1,17 +1,18 @@
 /*
- * The ZooKeeper engine: its table of operations, and its life.
+ * The ZooKeeper engine: its tables of operations, creation and shutdown.
  *
- * Made by src/scheme; used by src/core and src/api through its tables. The engine joins a session, the
- * watches that are set in it and the nodes that this client has there; calls and renewals in progress
- * belong to their tasks. `renewals` and what the session tells are the keeper's; the rest does not
- * change between new and stop.
+ * Made by src/scheme; used by src/core and src/api through its tables. The engine owns a session,
+ * the watches set in it, and the table of this client's nodes. Calls and renewals in progress
+ * belong to their tasks. `renewals` and the session's callbacks belong to the keeper's thread; the
+ * rest does not change between new and stop.
  */
 #include "base/clock.h"
 #include "base/error.h"
-#include "net/url.h"
-#include "zk/hear.h"
-#include "zk/line.h"
-#include "zk/permits.h"
+#include "net/url/url.h"
+#include "zk/fleet/name_listener.h"
+#include "zk/fleet/observe.h"
+#include "zk/kinds/permits.h"
+#include "zk/ops/queue.h"
 #include "zk/zk.h"
 
 #include <poll.h>
@@ -39,18 +40,18 @@ static const struct hfi_kind *find_kind(struct hfi_engine *engine, hf_kind kind,
     return NULL;
 }
 
-static const struct hfi_kind *find_thing(struct hfi_engine *engine, enum hfi_thing thing) {
+static const struct hfi_kind *find_object(struct hfi_engine *engine, enum hfi_object object) {
     (void)engine;
-    return thing == HFI_SEMAPHORE ? &hfi_zk_semaphore
-           : thing == HFI_LATCH   ? &hfi_zk_latch
-                                  : &hfi_zk_permits;
+    return object == HFI_SEMAPHORE ? &hfi_zk_semaphore
+           : object == HFI_LATCH   ? &hfi_zk_latch
+                                   : &hfi_zk_permits;
 }
 
 static const struct hfi_kind *find_server(struct hfi_engine *engine) {
     static const struct hfi_call_ops ops = {
         .call_size = sizeof(struct hfi_zk_call),
+        .observes = HFI_OBSERVES_FLEET,
         .ask = hfi_zk_ask,
-        .survey = hfi_zk_survey,
         .step = hfi_zk_call_step,
         .cancel = hfi_zk_call_cancel,
     };
@@ -65,7 +66,7 @@ static int check_name(struct hfi_engine *engine, const struct hfi_kind *kind, co
     return hfi_zk_check_name(&hfi_zk_of(engine)->names, name, len, error);
 }
 
-/* As long as the session lives, nobody else ends what is left of us. */
+/* While the session lives, the server keeps our nodes, so a settlement has no deadline. */
 static int64_t settle_until_ms(struct hfi_engine *engine, const struct hfi_kind *kind,
                                int64_t lease_ms) {
     (void)engine;
@@ -74,11 +75,12 @@ static int64_t settle_until_ms(struct hfi_engine *engine, const struct hfi_kind 
     return HFI_NEVER;
 }
 
-static void tell_news_to(struct hfi_engine *engine, const struct hfi_news *news) {
-    hfi_zk_of(engine)->news = news;
+static void set_engine_events(struct hfi_engine *engine,
+                              const struct hfi_engine_events *engine_events) {
+    hfi_zk_of(engine)->engine_events = engine_events;
 }
 
-/* ---- What the session tells ---- */
+/* ---- Callbacks of the session ---- */
 
 static void on_event(void *arg, const struct hfi_zk_event *event) {
     struct hfi_zk *zk = arg;
@@ -87,29 +89,49 @@ static void on_event(void *arg, const struct hfi_zk_event *event) {
 
 static void on_state(void *arg, bool up) {
     struct hfi_zk *zk = arg;
-    const struct hfi_news *news = zk->news;
+    const struct hfi_engine_events *engine_events = zk->engine_events;
     const struct hfi_scope all = {.node = NULL};
     if (!up)
-        hfi_zk_watches_lost(zk->watches);
-    else if (zk->was_up && news != NULL)
-        news->reconnected(news->arg, &all);
+        hfi_zk_watches_lost(zk->watches, HFI_ZK_SEEN_LOST);
+    else if (zk->was_up && engine_events != NULL)
+        engine_events->reconnected(engine_events->arg, &all);
     zk->was_up = zk->was_up || up;
+}
+
+static void on_renewed(void *arg) {
+    struct hfi_zk *zk = arg;
+    hfi_zk_watches_lost(zk->watches, HFI_ZK_SEEN_RENEWED);
+}
+
+static void on_shortened(void *arg) {
+    struct hfi_zk *zk = arg;
+    const struct hfi_engine_events *engine_events = zk->engine_events;
+    const struct hfi_scope all = {.node = NULL};
+    struct hfi_zk_credit credit = hfi_zk_session_credit(zk->session);
+    const struct hfi_proof proof = hfi_zk_proof(&credit, 0);
+    if (engine_events != NULL)
+        engine_events->proved(engine_events->arg, &all, &proof);
 }
 
 static void on_over(void *arg, const char *why) {
     struct hfi_zk *zk = arg;
-    const struct hfi_news *news = zk->news;
+    const struct hfi_engine_events *engine_events = zk->engine_events;
     const struct hfi_scope all = {.node = NULL};
     size_t ended = hfi_zk_nodes_end(zk->nodes, hfi_zk_session_credit(zk->session).number);
+    hfi_log(zk->log, ended > 0 ? HF_LOG_WARN : HF_LOG_INFO, "%s: %s",
+            hfi_zk_session_node(zk->session), why);
     while (ended-- > 0)
         hfi_zk_session_keep(zk->session, false);
-    hfi_zk_watches_lost(zk->watches);
-    if (news != NULL)
-        news->lost(news->arg, &all, why);
+    hfi_zk_watches_lost(zk->watches, HFI_ZK_SEEN_LOST);
+    if (engine_events != NULL)
+        engine_events->lost(engine_events->arg, &all, why);
 }
 
-static const struct hfi_zk_session_hooks hooks = {
-    .event = on_event, .state = on_state, .over = on_over};
+static const struct hfi_zk_session_hooks hooks = {.event = on_event,
+                                                  .state = on_state,
+                                                  .renewed = on_renewed,
+                                                  .shortened = on_shortened,
+                                                  .over = on_over};
 
 /* ---- Life ---- */
 
@@ -126,7 +148,7 @@ static void free_half_built(struct hfi_zk *zk) {
 #define OWNER_LEN (HFI_ZK_UUID_TEXT + 1 + 20) /* a uuid and a number */
 #define WHO_MAX (HFI_ZK_DATA_MAX - OWNER_LEN - sizeof "holdfast: ")
 
-/* "host:pid:program" of "holdfast:uuid:host:pid:program", which is how the client introduces itself. */
+/* "host:pid:program" out of "holdfast:uuid:host:pid:program", the client name. */
 static const char *behind_uuid(const char *client_name) {
     const char *rest = client_name;
     for (int i = 0; i < 2; i++) {
@@ -138,7 +160,8 @@ static const char *behind_uuid(const char *client_name) {
     return rest;
 }
 
-/* A node says the same, with blanks between, and for whose hold the process runs. The program makes room for that. */
+/* The same as a node stores it: with blanks between, and " under=<owner>" if the process runs under
+ * a hold. The program name is cut to make room for that. */
 static char *describe_us(const struct hfi_mem *mem, const char *client_name, const char *under) {
     const char *rest = behind_uuid(client_name);
     bool known = under != NULL && *under != '\0';
@@ -160,7 +183,7 @@ static char *describe_us(const struct hfi_mem *mem, const char *client_name, con
     return who;
 }
 
-static int name_things(struct hfi_zk *zk, const struct hfi_engine_config *config, hf_error *error) {
+static int set_names(struct hfi_zk *zk, const struct hfi_engine_config *config, hf_error *error) {
     const char *chroot = config->url->path != NULL ? config->url->path : "";
     if (strlen(chroot) > HFI_ZK_CHROOT_MAX)
         return hfi_fail(error, HF_EINVAL, "the chroot is longer than %d bytes", HFI_ZK_CHROOT_MAX);
@@ -179,8 +202,7 @@ static int name_things(struct hfi_zk *zk, const struct hfi_engine_config *config
 static int choose_acl(struct hfi_zk *zk, const struct hfi_url *url, hf_error *error) {
     bool known = url->user != NULL;
     if (url->acl == HFI_ACL_CREATOR && !known)
-        return hfi_fail(error, HF_EINVAL,
-                        "acl=creator needs a user and a password: nobody is the creator");
+        return hfi_fail(error, HF_EINVAL, "acl=creator needs a user and a password");
     zk->acl = known && url->acl != HFI_ACL_OPEN ? HFI_ZK_ACL_CREATOR : HFI_ZK_ACL_OPEN;
     return HF_OK;
 }
@@ -189,7 +211,7 @@ static int make_parts(struct hfi_zk *zk, const struct hfi_engine_config *config,
     if (hfi_zk_watches_new(zk->mem, &zk->watches) != HF_OK ||
         hfi_zk_nodes_new(zk->mem, &zk->nodes) != HF_OK)
         return hfi_fail(error, HF_ENOMEM, "out of memory");
-    int err = name_things(zk, config, error);
+    int err = set_names(zk, config, error);
     if (err == HF_OK)
         err = choose_acl(zk, config->url, error);
     return err == HF_OK ? hfi_zk_session_new(config, &hooks, zk, &zk->session, error) : err;
@@ -209,7 +231,7 @@ int hfi_zk_new(const struct hfi_engine_config *config, struct hfi_engine **ret, 
     zk->connect_timeout_ms = config->connect_timeout_ms;
     zk->unknowns = config->unknowns;
     hfi_list_init(&zk->renewals);
-    hfi_list_init(&zk->hearings);
+    hfi_list_init(&zk->name_listeners);
     int err = make_parts(zk, config, error);
     if (err != HF_OK) {
         free_half_built(zk);
@@ -219,10 +241,10 @@ int hfi_zk_new(const struct hfi_engine_config *config, struct hfi_engine **ret, 
     return HF_OK;
 }
 
-/* If nothing is held, the session is ended, and whatever is left of waits goes with it at once. */
+/* If nothing is held, closes the session, so that the nodes of ended waits go at once. */
 static void stop(struct hfi_engine *engine) {
     struct hfi_zk *zk = hfi_zk_of(engine);
-    hfi_zk_hearings_stop(zk);
+    hfi_zk_name_listeners_stop(zk);
     hfi_zk_session_stop(zk->session, hfi_zk_nodes_len(zk->nodes) == 0);
     hfi_zk_renewals_stop(zk);
 }
@@ -264,13 +286,12 @@ static void enlist(struct hfi_engine *engine, int epoll_fd) {
 
 const struct hfi_call_ops hfi_zk_lock_ops = {
     .call_size = sizeof(struct hfi_zk_call),
+    .observes = HFI_OBSERVES_LOCK | HFI_OBSERVES_SERVER,
     .acquire = hfi_zk_acquire,
     .release = hfi_zk_release,
     .extend = hfi_zk_extend,
-    .force = hfi_zk_force,
+    .break_holds = hfi_zk_break,
     .ask = hfi_zk_ask,
-    .inspect = hfi_zk_inspect,
-    .facts = hfi_zk_facts,
     .settle = hfi_zk_settle,
     .step = hfi_zk_call_step,
     .cancel = hfi_zk_call_cancel,
@@ -278,14 +299,13 @@ const struct hfi_call_ops hfi_zk_lock_ops = {
 
 static const struct hfi_engine_ops engine_ops = {
     .kind = find_kind,
-    .thing = find_thing,
+    .object = find_object,
     .server = find_server,
     .check_name = check_name,
     .settle_until_ms = settle_until_ms,
     .renew = hfi_zk_renew,
-    .tell_news_to = tell_news_to,
-    .hear = hfi_zk_hear,
-    .unhear = hfi_zk_unhear,
+    .set_engine_events = set_engine_events,
+    .observe = &hfi_zk_observe,
     .flush = flush,
     .poll = poll_fds,
     .service = service,

@@ -1,31 +1,7 @@
 #!/usr/bin/env bash
 # Replicas that confirm: how many have, what becomes of a lock without them, and what is no number of replicas.
 . "$(dirname "$0")/lib.sh"
-
-servers=()
-end_servers() {
-    # shellcheck disable=SC2031 # each test has its own
-    [ "$BASHPID" = "$main" ] || return
-    kill -KILL "${servers[@]}" 2>/dev/null
-    clean_up
-}
-trap end_servers EXIT
-
-# listen COMMAND...: a server at a port that nobody else has; it is in $port, its process in $pid.
-listen() {
-    local try
-    for try in {1..50}; do
-        port=$((10000 + (RANDOM * 32768 + RANDOM + try) % 22000))
-        "$@" --port "$port" --daemonize no </dev/null >>"$dir/listen.log" 2>&1 &
-        pid=$!
-        servers+=("$pid")
-        wait_until answers_or_ended "$pid" && kill -0 "$pid" 2>/dev/null && return
-    done
-    fail "no port is free"
-}
-answers_or_ended() {
-    [ "$(redis-cli -p "$port" ping 2>/dev/null)" = PONG ] || ! kill -0 "$1" 2>/dev/null
-}
+. "$(dirname "$0")/lib_ports.sh"
 
 server=(setpriv --pdeathsig KILL redis-server --bind 127.0.0.1 --save '' --appendonly no
     --repl-diskless-sync yes --repl-diskless-sync-delay 0)
@@ -40,7 +16,7 @@ confirms() {
 wait_until confirms || fail "the replica does not catch up"
 
 hold() {
-    "$HOLDFAST" -h 127.0.0.1 -p "$primary" --ack-timeout 3s "$@"
+    "$HOLDFAST" -h 127.0.0.1 -p "$primary" --ack-timeout "${ack_timeout:-30s}" "$@"
 }
 
 test_confirmed() {
@@ -48,7 +24,7 @@ test_confirmed() {
     same "$out" 1
     says 'confirmed by 1 replica'
     expect 0 env HOLDFAST_ACKS=report "$HOLDFAST" -u "redis://127.0.0.1:$primary" run told true
-    expect 0 "$HOLDFAST" -v -u "redis://127.0.0.1:$primary?acks=1&ack_timeout_ms=3000&cmd_timeout_ms=9000" run url true
+    expect 0 "$HOLDFAST" -v -u "redis://127.0.0.1:$primary?acks=1&ack_timeout_ms=30000&cmd_timeout_ms=60000" run url true
     says 'confirmed by 1 replica'
 }
 
@@ -57,10 +33,15 @@ test_off() {
     case $err in *confirmed*) fail "$err" ;; esac
 }
 
+# It takes the whole time, in which the one that is there confirms, unless a busy machine keeps it from that.
 test_too_few() {
-    expect 69 hold --acks 2 run -n few true # it takes the whole time, in which the one that is there confirms
-    says '1 of 2 replicas'
+    wait_until one_of_two_confirms
+}
+one_of_two_confirms() {
+    ack_timeout=3s expect 69 hold --acks 2 run -n few true
     same "$(redis-cli -p "$primary" exists few)" 0
+    case $err in *'0 of 2 replicas'*) return 1 ;; esac
+    says '1 of 2 replicas'
 }
 
 test_none() {
@@ -68,16 +49,16 @@ test_none() {
     wait_until in_state "$replica" T
     expect 69 "$HOLDFAST" -h 127.0.0.1 -p "$primary" --acks 1 --ack-timeout 200ms run -n none true
     expect 0 "$HOLDFAST" -h 127.0.0.1 -p "$primary" --acks report --ack-timeout 200ms -v run none true
-    says 'no replica has confirmed it'
+    says 'no replica confirmed it'
     kill -CONT "$replica"
 }
 
 test_no_number() {
     expect 64 hold --acks 0 run a true
     expect 64 hold --acks some run a true
-    says "neither off, report, all, nor a number"
+    says "is not off, report, all, or a number"
     expect 64 hold --acks all run a true
-    says "write a number"
+    says "give a number instead"
     expect 64 "$HOLDFAST" --ack-timeout never run a true
 }
 

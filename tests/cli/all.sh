@@ -56,7 +56,7 @@ test_busy() {
     expect 75 hf run -n -m a b c -- true
     says "'b': another owner holds the lock"
     same "$(redis exists a c)" 0 "what is left"
-    expect 75 hf run -w 100ms -m a b c -- true
+    expect 75 hf run -w 2s -m a b c -- true # by then the server has answered
     expect 9 hf run -n -E 9 -m a b c -- true
     redis del b >/dev/null
 }
@@ -91,7 +91,7 @@ test_hold_tells_the_names() {
 # The loss of one is the loss of all: the whole tree of the command ends, and the others are free.
 test_one_is_lost() {
     # shellcheck disable=SC2016
-    start hf run --ttl 2s -m a b c -- sh -c 'sleep 100 & echo $$ $! >"$0.new"; mv "$0.new" "$0"; wait' "$dir/pids"
+    start hf run --ttl 6s -m a b c -- sh -c 'stay & echo $$ $! >"$0.new"; mv "$0.new" "$0"; wait' "$dir/pids"
     wait_until file_filled "$dir/pids"
     read -r command other <"$dir/pids"
     redis del b >/dev/null
@@ -100,7 +100,7 @@ test_one_is_lost() {
     ended "$command" && ended "$other" || fail "the command still runs"
     wait_until free a
     wait_until free c
-    start hf hold --ttl 2s --no-stdin -m a b >"$dir/lost"
+    start hf hold --ttl 6s --no-stdin -m a b >"$dir/lost"
     wait_until file_filled "$dir/lost"
     redis del a >/dev/null
     finish "$pid"
@@ -118,11 +118,13 @@ test_not_a_lock() {
 
 test_verbose_tells_who_has_it() {
     start hf hold --no-stdin b >"$dir/verbose"
+    local holding=$pid
     wait_until file_filled "$dir/verbose"
-    expect 75 hf run -v -w 2s -m a b -- true
-    says "'b': waiting; held by"
-    kill -TERM "$pid"
+    start hf run -v -m a b -- true 2>"$dir/waits"
+    wait_until grep -q "'b': waiting; held by" "$dir/waits"
+    kill -TERM "$holding"
     finish "$pid"
+    same "$status" 0
 }
 
 # The last, since the server stays away.

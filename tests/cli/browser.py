@@ -121,7 +121,7 @@ class Browser:
             if time.monotonic() > end:
                 text = self.js('document.body.innerText')
                 raise AssertionError(f'it did not come to: {what or expression}\nthe page says:\n{text}')
-            time.sleep(0.05)
+            time.sleep(0.05)  # a value of the page, which sends no event when it changes
 
     def key(self, key, text=''):
         codes = {'Tab': 9, 'Enter': 13, 'Escape': 27, 'ArrowDown': 40, 'ArrowUp': 38}

@@ -1,32 +1,15 @@
 #!/usr/bin/env bash
 # A cluster of two nodes: by a url or in parts, wherever a name is, and in words what is wrong.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib_ports.sh"
 
-servers=()
-end_servers() {
-    # shellcheck disable=SC2031 # each test has its own
-    [ "$BASHPID" = "$main" ] || return
-    kill -KILL "${servers[@]}" 2>/dev/null
-    clean_up
-}
-trap end_servers EXIT
-
-# node NAME: one node alone, at a port that nobody else has; it is in $port. It talks to others at a port that is 10000 higher.
+# node NAME [OPTION...]: one node alone; its port is in $port. It talks to others at a port that is 10000 higher.
 node() {
-    local pid try
-    for try in {1..50}; do
-        port=$((10000 + (RANDOM * 32768 + RANDOM + try) % 12000))
-        mkdir -p "$dir/$1"
-        setpriv --pdeathsig KILL redis-server --bind 127.0.0.1 --save '' --appendonly no --dir "$dir/$1" --port "$port" \
-            --cluster-enabled yes --cluster-node-timeout 5000 --daemonize no </dev/null >>"$dir/listen.log" 2>&1 &
-        pid=$!
-        servers+=("$pid")
-        wait_until answers_or_ended "$pid" && kill -0 "$pid" 2>/dev/null && return
-    done
-    fail "no port is free"
-}
-answers_or_ended() {
-    [ "$(redis-cli -p "$port" ping 2>/dev/null)" = PONG ] || ! kill -0 "$1" 2>/dev/null
+    local name=$1
+    shift
+    mkdir -p "$dir/$name"
+    ports=12000 listen setpriv --pdeathsig KILL redis-server --bind 127.0.0.1 --save '' --appendonly no \
+        --dir "$dir/$name" --cluster-enabled yes --cluster-node-timeout 5000 "$@"
 }
 is_whole() {
     local each
@@ -80,13 +63,41 @@ test_in_parts() {
     same "$out" 1
 }
 
+has_all_slots() { case $(redis-cli -p "$port" cluster info) in *cluster_state:ok*) ;; *) return 1 ;; esac; }
+
+# Valkey 9. Elsewhere a cluster has one database, and the words say so.
+test_a_database() {
+    expect 64 "$HOLDFAST" -u "redis-cluster://127.0.0.1:$first/3" run bar true
+    says "no database 3"
+    [ -n "$(redis-cli -p "$first" config get cluster-databases)" ] ||
+        { echo "skipped: a cluster of this server has one database"; return; }
+    local first port
+    node third --cluster-databases 16
+    # shellcheck disable=SC2046 # one word each
+    redis-cli -p "$port" cluster addslots $(seq 0 16383) >/dev/null
+    wait_until has_all_slots || fail "the cluster is not whole"
+    expect 0 "$HOLDFAST" -u "redis-cluster://127.0.0.1:$port/3" run bar redis-cli -p "$port" -n 3 exists bar
+    same "$out" 1
+    expect 0 "$HOLDFAST" -h 127.0.0.1 -p "$port" --cluster --db 3 run bar redis-cli -p "$port" exists bar
+    same "$out" 0
+    "$HOLDFAST" -u "redis-cluster://127.0.0.1:$port/3" doctor --json --skip latency --skip waking --skip persistence \
+        --skip replicas >"$dir/out" 2>"$dir/err" || fail "$(cat "$dir/out" "$dir/err")"
+    redis-cli -p "$port" acl setuser third on '>x' '~*' '&*' +@all db=3 >/dev/null || return
+    export HOLDFAST_PASSWORD=x
+    expect 0 "$HOLDFAST" -h 127.0.0.1 -p "$port" --cluster --user third --db 3 run bar true
+    expect 77 "$HOLDFAST" -h 127.0.0.1 -p "$port" --cluster --user third run bar true
+    says "access database"
+    expect 77 "$HOLDFAST" -h 127.0.0.1 -p "$port" --cluster --user third --db 2 run bar true
+    says "access database"
+}
+
 test_words() {
     expect 64 "$HOLDFAST" -u redis://127.0.0.1 --cluster run a true
-    says "not both"
+    says "give either a url"
     expect 64 "$HOLDFAST" -s /a --cluster run a true
-    says "no socket"
+    says "not a socket"
     expect 64 "$HOLDFAST" --sentinel guards --cluster run a true
-    says "no sentinels"
+    says "--cluster and --sentinel exclude each other"
     expect 64 "$HOLDFAST" -u "redis-cluster://127.0.0.1:$first?pubsub=on" run a true
     says "auto, sharded or classic"
     expect 64 "$HOLDFAST" -u "redis-cluster://127.0.0.1:$first redis-cluster://127.0.0.1:$second redis-cluster://h" run a true

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Which server it is, when the environment says it badly: a lock on the wrong server keeps nobody out, so
-# nothing that was meant to name one is passed over in silence. No server is needed but a private one.
+# nothing that was meant to name one is ignored in silence. No server is needed but a private one.
 . "$(dirname "$0")/lib.sh"
 server_start
 unset -v HOLDFAST_REQUIRE_URL HOLDFAST_NO_LOCAL HOLDFAST_PORT HOLDFAST_HOST HOLDFAST_SOCKET HOLDFAST_DB HOLDFAST_SENTINEL
@@ -24,9 +24,9 @@ refuses() {
 test_empty_is_an_error() {
     local variable
     for variable in HOLDFAST_URL HOLDFAST_HOST HOLDFAST_PORT HOLDFAST_SOCKET HOLDFAST_DB HOLDFAST_SENTINEL REDIS_URL; do
-        refuses "$variable is set, but empty" "$variable="
+        refuses "$variable is empty" "$variable="
     done
-    refuses "HOLDFAST_URL is set, but empty" HOLDFAST_URL= "REDIS_URL=unix://$socket"
+    refuses "HOLDFAST_URL is empty" HOLDFAST_URL= "REDIS_URL=unix://$socket"
     expect 64 "$HOLDFAST" -u "" run x true
 }
 
@@ -45,7 +45,7 @@ test_default_can_be_forbidden() {
     expect 64 "$HOLDFAST" --no-local run x touch "$dir/ran"
     says "no server is configured"
     expect 64 env HOLDFAST_REQUIRE_URL=perhaps "$HOLDFAST" run x true
-    says "HOLDFAST_REQUIRE_URL is neither yes nor no"
+    says "HOLDFAST_REQUIRE_URL must be yes or no"
     expect 0 env HOLDFAST_REQUIRE_URL=1 REDIS_URL="unix://$socket" "$HOLDFAST" run x true
     expect 0 env HOLDFAST_REQUIRE_URL=1 HOLDFAST_SOCKET="$socket" "$HOLDFAST" run x true
     expect 0 "$HOLDFAST" --no-local -s "$socket" run x true
@@ -57,11 +57,13 @@ test_mistyped_name() {
     local variable
     for variable in HOLDFAST_URI HOLDFAST_ULR HOLDFAST_UR HOLDFAST_URLS HOLDFSAT_URL HOLDFASTURL HOLD_FAST_URL \
         holdfast_url; do
-        refuses "$variable is set, which means nothing here" "$variable=redis://db1"
+        refuses "$variable has no meaning" "$variable=redis://db1"
     done
-    refuses "HOLDFAST_URI is set" HOLDFAST_URI=db1 "REDIS_URL=unix://$socket"
-    refuses "HOLDFAST_SERVER is set" HOLDFAST_SERVER=redis://db1
-    refuses "HOLDFAST_REDIS_URL is set" HOLDFAST_REDIS_URL=rediss://db1
+    refuses "HOLDFAST_URI has no meaning" HOLDFAST_URI=db1 "REDIS_URL=unix://$socket"
+    refuses "HOLDFAST_SERVER has no meaning" HOLDFAST_SERVER=redis://db1
+    refuses "HOLDFAST_REDIS_URL has no meaning" HOLDFAST_REDIS_URL=rediss://db1
+    refuses "HOLDFAST_ADDR has no meaning" HOLDFAST_ADDR=zk://db1
+    refuses "HOLDFAST_ADDR has no meaning" HOLDFAST_ADDR=redis-sentinel://db1/primary
 }
 
 # It is nobody's business when the server is named, and other variables are other people's.
@@ -79,10 +81,10 @@ test_kubernetes_service_called_holdfast() {
         HOLDFAST_PORT_6379_TCP=tcp://10.0.0.1:6379 HOLDFAST_PORT_6379_TCP_PROTO=tcp
         HOLDFAST_PORT_6379_TCP_PORT=6379 HOLDFAST_PORT_6379_TCP_ADDR=10.0.0.1)
     expect 0 env "${links[@]}" HOLDFAST_URL="unix://$socket" "$HOLDFAST" run x true
-    says "HOLDFAST_PORT is Kubernetes'"
+    says "HOLDFAST_PORT is ignored: Kubernetes"
     same "$(wc -l <"$dir/err")" 1 "lines"
     expect 0 env "${links[@]}" REDIS_URL="unix://$socket" "$HOLDFAST" show x
-    says "passed over"
+    says "is ignored"
     expect 0 env "${links[@]}" "$HOLDFAST" -q -s "$socket" run x true
     same "$err" ""
     expect 0 env "${links[@]}" "$HOLDFAST" version

@@ -66,7 +66,7 @@ three_ended() {
 
 # A holder that is killed with everything that came of it, guard and all, leaves a lock that ends by itself.
 test_killed_holder_passes_on() {
-    start setsid hf run --ttl 2s pass sh -c 'touch "$0"; exec sleep 100' "$dir/up"
+    start setsid hf run --ttl 6s pass sh -c 'touch "$0"; exec stay' "$dir/up"
     wait_until file_there "$dir/up"
     local holder command
     holder=$(holder_of "$pid")

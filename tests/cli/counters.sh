@@ -3,6 +3,9 @@
 . "$(dirname "$0")/lib.sh"
 server_start
 
+scripts() { redis info commandstats | sed -n 's/^cmdstat_evalsha:calls=\([0-9]*\),.*/\1/p'; }
+scripts_were() { [ "$(scripts)" -ge "$1" ]; }
+
 test_sem_set() {
     expect 0 hf sem s set 3
     same "$out$err" ""
@@ -30,7 +33,7 @@ test_sem_take_and_put_back() {
     says "'t': there are too few permits"
     expect 75 hf sem t acquire -n
     expect 75 hf sem t acquire 1 -w 2s # by then the server has answered
-    says "'t': the wait ended before there were enough permits"
+    says "'t': the wait ended before enough permits were available"
     expect 6 hf sem -E 6 t acquire -n
     expect 0 hf sem t acquire -n -E 0
     same "$err" "" "with -E 0 it is silent"
@@ -66,9 +69,11 @@ test_sem_waits_for_enough() {
     expect 0 hf sem w set 0
     start hf sem w acquire 3
     wait_until awaited w
+    # The release is one script, and the attempt of the waiter that hears of it is another.
+    local before
+    before=$(scripts)
     expect 0 hf sem w release 2
-    # That it still waits, no event can tell.
-    sleep 0.3
+    wait_until scripts_were $((before + 2))
     alive "$pid" || fail "two were enough for three"
     expect 0 hf sem w release
     finish "$pid"
@@ -117,7 +122,7 @@ test_interrupted_while_it_acquires() {
         wait_until awaited race
         redis eval 'redis.call("incr", KEYS[1]); redis.call("publish", "redisson_sc:{race}", 1)' 1 race >/dev/null &
         giver=$!
-        sleep "0.00$i"
+        sleep "0.00$i" # at any moment of the race: the longer, the later
         kill -INT "$pid" 2>/dev/null # it may be gone already
         wait "$giver"
         finish "$pid"
@@ -139,7 +144,7 @@ test_latch() {
     expect 75 hf latch l wait -n
     says "'l': the latch is closed"
     expect 75 hf latch l wait -w 2s
-    says "the wait ended before the latch was open"
+    says "the wait ended before the latch opened"
     start hf latch l wait
     wait_until awaited l
     expect 0 hf latch l down
@@ -175,7 +180,7 @@ test_show() {
     expect 0 hf show --json shl
     same "$out" '{"name":"shl","kind":"counter","held":false,"holders":[],"value":3}'
     expect 65 hf show --held shl
-    says "'shl' is no lock, but a number"
+    says "'shl' is not a lock, but a number"
     expect 1 hf unlock --force shl
     same "$(redis get shl)" 3 "it is no lock, and untouched"
 }
@@ -202,15 +207,15 @@ test_wrong_type_65() {
     same "$(redis get slots)" 3 "untouched"
     redis del slots >/dev/null
     expect 65 hf sem slots set 1
-    says "'slots' is not there, but slots may be left over from it: then delete '{NAME}:timeout'"
+    says "'slots' is missing, but a key of its slots may be left over: delete '{NAME}:timeout' then"
     expect 65 hf -v sem slots set 1
     says "permits with leases are left over under this name: delete them first ({name}:timeout)"
     redis set text text >/dev/null
     expect 65 hf sem text count
-    says "'text' is no semaphore, but a string that is no number"
+    says "'text' is not a semaphore, but a string that is not a number"
     redis rpush list text >/dev/null
     expect 65 hf latch list down
-    says "'list' is no latch, but a list"
+    says "'list' is not a latch, but a list"
 }
 
 test_unreachable_69() {

@@ -4,7 +4,7 @@
 server_start
 
 # A command that says who it is, and goes on until it is told to end.
-leading='echo $$ >>"$0"; while [ -d $test_proc ]; do sleep 0.01; done'
+leading='echo $$ >>"$0"; while [ -d $test_proc ]; do tick; done'
 last_of() { tail -n 1 "$1"; }
 lines_of() { grep -c "" "$1" 2>/dev/null || :; }
 has_lines() { local lines; lines=$(lines_of "$1"); [ "${lines:-0}" -ge "$2" ]; }
@@ -93,7 +93,7 @@ test_a_signal_ends_a_pause() {
     kill -TERM "$pid"
     finish "$pid"
     same "$status" 143
-    same "$(cat "$dir/err")" "holdfast: it ended at once; stands by again in 60 s"
+    same "$(cat "$dir/err")" "holdfast: the command ended early; standing by again in 60 s"
     free k || fail "still locked"
 }
 
@@ -108,9 +108,11 @@ test_hooks_come_in_turn() {
 
 test_a_server_that_is_away_is_waited_for() {
     socket=$dir/late.sock # one of its own
-    start hf -t 300ms elect --backoff 10ms i sh -c "$leading" "$dir/late"
-    sleep 0.5 # It is refused several times meanwhile; none of that ends it.
+    start hf -t 300ms elect --backoff 10ms i sh -c "$leading" "$dir/late" 2>"$dir/late.err"
+    sleep 0.5 # It is refused several times meanwhile; none of that ends it. There is no server that could show the attempts.
     alive "$pid" || fail "it gave up"
+    wait_until grep -q "the lock was not acquired; trying again in 0.0" "$dir/late.err"
+    ! grep -q "the command" "$dir/late.err" || fail "no command was started: $(cat "$dir/late.err")"
     server_start
     wait_until file_filled "$dir/late"
     kill -TERM "$pid"
@@ -125,6 +127,54 @@ test_its_term_ends_with_it() {
     finish "$pid"
     wait_until ended "$(last_of "$dir/orphan")"
     wait_until free j
+}
+
+# A hook is a child like the command: what is secret is not for it.
+test_hooks_get_no_password() {
+    start env HOLDFAST_PASSWORD=s3cret HOLDFAST_PASS=s3cret "$HOLDFAST" -s "$socket" --user default elect --once \
+        --on-gain "env >$dir/gain.env" --on-lose "env >$dir/lose.env" l sh -c "env >$dir/command.env"
+    finish "$pid"
+    same "$status" 0
+    local file
+    for file in gain lose command; do
+        grep -q '^HOLDFAST_NAME=l$' "$dir/$file.env" || fail "no environment of $file"
+        ! grep -q s3cret "$dir/$file.env" || fail "$file has the password"
+    done
+}
+
+# Told to end, it ends its hook as well: all of it, also one that does not want to.
+test_a_signal_ends_the_hook() {
+    start hf elect --on-gain "echo \$\$ >$dir/gain.pid; stay; true" m sh -c "$leading" "$dir/hooked"
+    wait_until file_filled "$dir/gain.pid"
+    wait_until file_filled "$dir/hooked"
+    local hook
+    hook=$(cat "$dir/gain.pid")
+    kill -TERM "$pid"
+    finish "$pid"
+    same "$status" 143
+    ended "$hook" || fail "the hook still runs"
+    free m || fail "still locked"
+    start hf elect -k 200ms --on-gain "trap '' TERM; echo \$\$ >$dir/deaf.pid; while [ -d $test_proc ]; do tick; done" \
+        m sh -c "$leading" "$dir/deaf"
+    wait_until file_filled "$dir/deaf.pid"
+    wait_until file_filled "$dir/deaf"
+    kill -TERM "$pid"
+    finish "$pid"
+    same "$status" 143
+    wait_until ended "$(cat "$dir/deaf.pid")"
+}
+
+# The command has ended by itself; what is waited for is the hook, and the signal is what ends it all.
+test_a_signal_while_it_waits_for_a_hook() {
+    start hf elect --on-lose "trap 'touch $dir/lose.term; exit' TERM; echo \$\$ >$dir/lose.pid
+        while [ -d $test_proc ]; do tick; done" n true
+    wait_until file_filled "$dir/lose.pid"
+    kill -TERM "$pid"
+    finish "$pid"
+    same "$status" 143
+    ended "$(cat "$dir/lose.pid")" || fail "the hook still runs"
+    file_there "$dir/lose.term" || fail "the hook got no TERM"
+    free n || fail "still locked"
 }
 
 run_tests

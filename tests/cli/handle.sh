@@ -105,7 +105,7 @@ test_json() {
 test_mistakes() {
     local uuid=0123abcd-0123-0123-0123-0123456789ab
     expect 64 hf acquire i
-    says "--lease is needed"
+    says "--lease is required"
     expect 64 hf acquire --lease 0 i
     expect 64 hf acquire --lease 1m
     expect 64 hf release i

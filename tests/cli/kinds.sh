@@ -16,7 +16,7 @@ guarded() {
     local name=$1 file=$dir/$1.pid
     shift
     rm -f "$file"
-    start hf run "$@" "$name" sh -c 'echo $$ >"$0.new"; mv "$0.new" "$0"; exec sleep 100' "$file"
+    start hf run "$@" "$name" sh -c 'echo $$ >"$0.new"; mv "$0.new" "$0"; exec stay' "$file"
     wait_until file_filled "$file"
     command=$(cat "$file")
 }
@@ -150,11 +150,11 @@ test_one_name_one_kind() {
     stop_run "$pid"
     expect 0 hf sem mix set 3
     expect 65 hf run -n mix true
-    says "'mix' is a semaphore, a latch or a set of slots, and no lock"
+    says "'mix' is a semaphore, a latch or a set of slots, not a lock"
     redis del mix >/dev/null
     redis rpush mix text >/dev/null
     expect 65 hf run -n mix true
-    says "'mix' is no lock of any kind, but a list"
+    says "'mix' is not a lock of any kind, but a list"
     redis del mix >/dev/null
 }
 
@@ -223,7 +223,7 @@ test_every_kind_without_its_holder() {
 test_every_kind_without_its_guard() {
     local option
     for option in "${kinds[@]}"; do
-        guarded "guard$option" --ttl 2s "$option"
+        guarded "guard$option" --ttl 6s "$option"
         kill -KILL "$pid"
         finish "$pid"
         wait_until ended "$command"
@@ -253,7 +253,9 @@ test_every_kind_renewed() {
         guarded "renew$option" --ttl 5s "$option"
         pids+=("$pid")
     done
-    sleep 6 # longer than the lease
+    guarded renewlast --ttl 5s # the same lease, and younger than all of them
+    pids+=("$pid")
+    outlive_lease renewlast || fail "not renewed"
     for option in "${kinds[@]}"; do
         ! had "$option" "renew$option" || fail "not renewed: $option"
     done
@@ -327,7 +329,7 @@ test_show_of_what_is_no_lock() {
     redis rpush so text >/dev/null
     expect 65 hf show so
     case $out in *"kind    other"*"type    list"*) ;; *) fail "$out" ;; esac
-    says "'so' is no lock, but a list"
+    says "'so' is not a lock, but a list"
     expect 65 hf show --json so
     same "$out" '{"name":"so","kind":"other","held":false,"holders":[],"type":"list"}'
     redis del so >/dev/null

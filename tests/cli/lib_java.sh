@@ -1,9 +1,9 @@
-# A real Redisson client, for the tests of the tool: the Java program of tests/interop, which takes commands by line. Sourced
+# A real Redisson client, for the tests of the tool: the Java actor (tests/java), which takes commands by line. Sourced
 # after lib.sh. Where it cannot be built, for want of Java or of the network, the whole file is skipped, by name.
 # shellcheck shell=bash disable=SC2154
 
-java_dir=${HF_BUILD_DIR:?where the tests are built}/interop
-"$(dirname "${BASH_SOURCE[0]}")/../interop/build.sh" "$java_dir" || exit
+java_dir=${HF_BUILD_DIR:?where the tests are built}/java
+"$(dirname "${BASH_SOURCE[0]}")/../java/build.sh" "$java_dir" redisson || exit
 
 java_asked=0 # commands so far: each has a number
 
@@ -13,11 +13,11 @@ java_start() {
     rm -f "$dir/java.in"
     mkfifo "$dir/java.in"
     : >"$dir/java.out"
-    exec {java_input}<>"$dir/java.in" # for both, or whoever opens it first would wait for the other
+    exec {java_input}<>"$dir/java.in" # for both ends: the first to open it would wait for the other
     # A shell between, since what bash starts in the background does not have the function's input.
     # shellcheck disable=SC2016 # the inner shell replaces it
-    start sh -c 'exec java -cp "$1/interop.jar:$1/lib/*" holdfast.interop.Main <"$0/java.in" >"$0/java.out" 2>"$0/java.err"' \
-        "$dir" "$java_dir"
+    start sh -c 'exec java -cp "$1/actor.jar:$1/lib/*" holdfast.actor.Main redisson <"$0/java.in" >"$0/java.out" 2>"$0/java.err"' \
+        "$dir" "$java_dir/redisson"
     java=$pid
     java_client=$1
     java_does client "$1" "unix://$socket" "${@:2}"

@@ -14,7 +14,7 @@ printed() {
 # Hosts, pids, owners and times differ, and how wide columns are.
 alike() {
     sed -E -e 's/[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}:[0-9]+/OWNER/g' \
-        -e 's/[^ ]+ [0-9]+ (holdfast)/HOST PID \1/g' \
+        -e 's/[^ ]+ [0-9]+ ([a-z]+\.sh)/HOST PID \1/g' \
         -e 's/\b[0-9]+(h[0-9]+m|m[0-9]+s|\.[0-9]s)\b/TIME/g' -e 's/ for [0-9]+ s\b/ for TIME/g' -e 's/ +/ /g' -e 's/ $//'
 }
 # compares HEADING WANTED COMMAND...: it comes to say so. A client that a busy machine keeps from answering in time is shown as
@@ -44,6 +44,12 @@ played_deadlock() {
 look_for_deadlocks() { hf doctor --skip latency --skip waking; }
 finds_a_deadlock() { look_for_deadlocks 2>/dev/null | grep -q '^bad .*deadlocks'; }
 in_any_order() { sed -E -e 's/^bad deadlocks //' | tr ';' '\n' | sed -e 's/^ //' | sort; }
+
+# script NAME: one that is called so, with this as its text on standard input; a holder is shown by its name.
+script() {
+    { echo '#!/bin/sh'; cat; } >"$dir/$1"
+    chmod +x "$dir/$1"
+}
 
 # is_listed PATTERN NAME: it is what `ls` says of that name.
 is_listed() { hf ls "$2" 2>/dev/null | grep -Eq -- "$1"; }

@@ -57,7 +57,7 @@ test_many_start_it_at_once() {
 # must be left alone when the command is killed: others use it.
 test_server_killed_while_running() {
     new_home killed
-    start "$HOLDFAST" -u "local:$home" run --ttl 3s a sh -c 'echo $$ >"$0"; exec sleep 100' "$dir/killed.pid"
+    start "$HOLDFAST" -u "local:$home" run --ttl 3s a sh -c 'echo $$ >"$0"; exec stay' "$dir/killed.pid"
     wait_until file_filled "$dir/killed.pid"
     kill -KILL "$(server_of "$home")"
     finish "$pid"
@@ -73,7 +73,7 @@ new_server_serves() {
 test_new_server_survives_the_loss() {
     new_home survives
     start "$HOLDFAST" -u "local:$home" run --ttl 6s --on-lost=ignore a bash -c 'trap "" TERM; echo $$ >"$0"
-        while [ ! -e "$0.end" ] && [ -d $test_proc ]; do sleep 0.01; done' "$dir/survives"
+        while [ ! -e "$0.end" ] && [ -d $test_proc ]; do tick; done' "$dir/survives"
     wait_until file_filled "$dir/survives"
     local before server
     before=$(server_of "$home")
@@ -81,7 +81,7 @@ test_new_server_survives_the_loss() {
     wait_until another_server "$before"
     server=$(server_of "$home")
     touch "$dir/survives.end"
-    finish "$pid" # It does not wait for the server, whoever has started it.
+    finish "$pid" # It does not wait for the server, no matter who started it.
     same "$status" 79
     alive "$server" || fail "the new server has been killed"
 }
@@ -91,11 +91,33 @@ another_server() {
     [ -n "$server" ] && [ "$server" != "$1" ]
 }
 
+# A server that the command has started, wherever: it is not waited for, and lives on when the lock is lost.
+test_a_server_of_the_command_is_not_the_command() {
+    new_home others
+    server_start
+    trap 'leave_test; stop_server_of "$home"; server_kill' EXIT
+    start hf run --ttl 6s outer sh -c '"$TOOL" -u "local:$0" run inner true; echo $$ >"$0.pid"; exec stay' "$home"
+    wait_until file_filled "$home.pid"
+    local server
+    server=$(server_of "$home")
+    redis del outer >/dev/null
+    finish "$pid"
+    same "$status" 79
+    ended "$(cat "$home.pid")" || fail "the command still runs"
+    alive "$server" || fail "it has killed the server"
+    kill -KILL "$server"
+    wait_until ended "$server"
+    start hf run outer "$HOLDFAST" -u "local:$home" run inner true
+    finish "$pid"
+    same "$status" 0
+    answers "$home" || fail "it has waited for the server"
+}
+
 # And when the other process takes over: the command gets a TERM, the new server does not.
 test_new_server_survives_a_killed_holder() {
     new_home orphan
     start "$HOLDFAST" -u "local:$home" run --ttl 6s --on-lost=signal a bash -c '
-        trap "echo >>\"$0.term\"" TERM; touch "$0"; while [ ! -e "$0.end" ] && [ -d $test_proc ]; do sleep 0.01; done' "$dir/orphan"
+        trap "echo >>\"$0.term\"" TERM; touch "$0"; while [ ! -e "$0.end" ] && [ -d $test_proc ]; do tick; done' "$dir/orphan"
     wait_until file_there "$dir/orphan"
     local before server
     before=$(server_of "$home")
@@ -112,10 +134,14 @@ test_new_server_survives_a_killed_holder() {
     same "$(server_of "$home")" "$server" "the server that serves"
 }
 
+notice="holdfast: no server is configured: using local:, a private server of this user on this machine; other users and\
+ machines do not share its locks (name a shared server with -u or HOLDFAST_URL)"
+
 # isolated SCRIPT: runs it with a /tmp and processes of its own, where the tool is /tmp/holdfast. Fails if that
 # cannot be done here.
 isolated() {
-    local isolate=(unshare --user --map-root-user --mount --pid --fork --kill-child --mount-proc)
+    # shellcheck disable=SC2206
+    local isolate=(unshare ${isolated_user---user --map-root-user} --mount --pid --fork --kill-child --mount-proc)
     if ! "${isolate[@]}" mount -t tmpfs tmpfs /tmp 2>/dev/null; then
         echo "[  SKIPPED ] no namespaces here"
         return 1
@@ -135,7 +161,64 @@ test_nothing_configured() {
         /tmp/holdfast run -q a true 2>/tmp/quiet && [ ! -s /tmp/quiet ] || exit 11
     ' || return 0
     same "$out" a
-    same "$err" "" "without a terminal"
+    same "$err" "$notice" "without a terminal"
+}
+
+# Without a terminal it is said once a day, too, and with -v always; never with -q. A terminal has its own day.
+test_notice_without_a_terminal() {
+    # shellcheck disable=SC2016
+    isolated '
+        {
+            echo 1; /tmp/holdfast -q run a true
+            echo 2; /tmp/holdfast run a true
+            echo 3; /tmp/holdfast run a true
+            echo 4; /tmp/holdfast show -v --held a
+            touch -d "25 hours ago" /tmp/holdfast-0/logged
+            echo 5; /tmp/holdfast --json run a true
+        } 2>&1
+    ' || return 0
+    same "$out" "1
+2
+$notice
+3
+4
+$notice
+5
+{\"program\":\"holdfast\",\"level\":\"notice\",\"message\":\"${notice#holdfast: }\"}"
+}
+
+# Without a program to start, waiting does not help: it is said once, and at once.
+test_no_program_to_start() {
+    # shellcheck disable=SC2016
+    isolated '
+        for program in $(type -ap redis-server valkey-server) /usr/{,local/}{,s}bin/{redis,valkey}-server; do
+            [ ! -x "$program" ] || mount --bind /dev/null "$program"
+        done
+        timeout 60 /tmp/holdfast -u local: -t 10m run a true 2>&1
+        echo $?
+    ' || return 0
+    same "$(wc -l <<<"$out")" 2 "lines: $out"
+    case $out in "holdfast: cannot acquire 'a': "*"local: needs redis-server, which is not in PATH"*$'\n'69) ;; *) fail "$out" ;; esac
+}
+
+# Another user has another server: the same name is another lock.
+test_users_do_not_share_it() {
+    [ "$(id -u)" = 0 ] || {
+        echo "[  SKIPPED ] users_do_not_share_it: only root can be two users"
+        return
+    }
+    # shellcheck disable=SC2016
+    isolated_user='' isolated '
+        chmod 755 /tmp/holdfast; chmod 1777 /tmp
+        coproc /tmp/holdfast -q hold a
+        read -r line <&"${COPROC[0]}"
+        /tmp/holdfast -q run -n a echo same; echo $?
+        setpriv --reuid 1 --regid 1 --clear-groups /tmp/holdfast run -n a echo other 2>&1; echo $?
+    ' || return 0
+    same "$out" "75
+$notice
+other
+0"
 }
 
 # That nothing is configured is said on a terminal, once a day, and not with -q.
@@ -157,7 +240,6 @@ test_notice_once_a_day() {
         rm /tmp/holdfast-0/noticed; chmod 755 /tmp/holdfast-0
         echo 7; on_terminal /tmp/holdfast run a true
     ' || return 0
-    local notice="holdfast: no server is configured: using local:, a private one on this machine"
     same "${out%%7*}" "1
 2
 3

@@ -3,6 +3,7 @@
 # parsers where they are installed.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/lib_serve.sh"
+. "$(dirname "$0")/lib_metrics.sh"
 [ -x /usr/bin/python3 ] || { echo "skipped: there is no python3"; exit 77; }
 server_start
 here=$(dirname "$0")
@@ -10,6 +11,8 @@ here=$(dirname "$0")
 # scrape: what /metrics says of the times by name is in $times.
 scrape() {
     answers 200 /metrics
+    lint "$dir/body"
+    answers 200 /metrics -H 'Accept: application/openmetrics-text; version=1.0.0'
     times=$(grep '^holdfast_lock_' "$dir/body")
 }
 # All of what came last.
@@ -45,10 +48,10 @@ asked() { redis info commandstats | sed -n 's/^cmdstat_publish:calls=\([0-9]*\),
 # ---- Real clients ----
 
 test_the_sum_of_two_clients_of_which_one_ends() {
-    start hf run busy -- sleep 1000
+    start hf run busy -- stay
     local first=$pid
     wait_until locked busy
-    start hf run busy -- sleep 1000
+    start hf run busy -- stay
     local second=$pid
     wait_until awaited busy
     serve

@@ -30,8 +30,8 @@ test_nothing_is_an_empty_list() {
 }
 
 test_holder_and_waiter() {
-    start hf run busy -- sleep 100
-    wait_until listed '^busy +plain +alive +[^ ]+ [0-9]+ holdfast +[0-9.]+s +[0-9.]+s +0 ' busy
+    start hf run busy -- stay
+    wait_until listed '^busy +plain +alive +[^ ]+ [0-9]+ stay +[0-9.]+s +[0-9.]+s +0 ' busy
     start hf run busy -- true
     wait_until listed '^busy +plain +alive .* 1 +[0-9.]+s$' busy
     wait_until listed '^{"name":"busy","kind":"plain","disputed":false,"waiting":1,"holders":\[{"owner":".*"state":"alive".*"waiters":\[{"owner":"' \
@@ -40,6 +40,27 @@ test_holder_and_waiter() {
     wait_until stuck 1 --over 0s busy
     expect 0 hf ls 'no such *'
     same "$out" ""
+}
+
+# `show` prints at least what `ls` prints of a lock, also of slots and of waiters outside a queue.
+shown() { hf show "$2" 2>/dev/null | tr '\n' '|' | grep -Eq -- "$1"; }
+shown_json() { hf show --json "$2" 2>/dev/null | grep -Eq -- "$1"; }
+test_show_tells_as_much() {
+    local held slot
+    start hf hold --no-stdin '[odd]*' >/dev/null
+    held=$pid
+    wait_until locked '[odd]*'
+    start hf run '[odd]*' -- true
+    wait_until shown "^name +.odd..\\|kind +plain\\|ttl .*\\|state +alive\\|held +[0-9.]+s\\|waiting +1\\|longest +[0-9.]+s\\|holder +.*\\|  count +1\\|  who +[^ ]+ $held holdfast\\|  state +alive\\|  for +[0-9.]+s\\|waiter +.*\\|  who +[^ ]+ [0-9]+ true\\|  state +alive\\|  for +[0-9.]+s\\|$" '[odd]*'
+    wait_until shown_json '"held":true,"holders":\[\{"owner":"[^"]*","count":1,"connection":"[^"]*","state":"alive",.*"for_ms":[0-9]+,.*"pid":'"$held"',.*"waiters":\[\{"owner":"[^}]*"state":"alive",[^}]*"for_ms":[0-9]+,.*"disputed":false,"waiting":1' '[odd]*'
+    kill -STOP "$held"
+    wait_until shown 'state +silent\|.*  state +silent' '[odd]*'
+    kill -KILL "$held"
+    redis del '[odd]*' >/dev/null
+    start hf hold --no-stdin --slots 2 seats >/dev/null
+    slot=$pid
+    wait_until shown "kind +permits\\|ttl +[0-9.]+ s\\|state +alive\\|held +[0-9.]+s\\|waiting +0\\|holder +[0-9a-f]{32}\\|  count +1\\|  who +[^ ]+ $slot holdfast\\|  state +alive\\|  for +[0-9.]+s\\|free +1\\|" seats
+    kill "$slot"
 }
 
 # Another name than "a", which nobody holds.
@@ -107,6 +128,34 @@ test_gone_is_stuck() {
     redis del dead java >/dev/null
 }
 
+# Two scripts, each of which runs the other's lock inside its own: that is seen long before they have waited for a minute.
+test_a_deadlock_is_stuck() {
+    start hf run one -- sh -c 'until hf show --held two; do tick; done; hf run two -- true'
+    start hf run two -- sh -c 'until hf show --held one; do tick; done; hf run one -- true'
+    wait_until listed '^one +plain +deadlock ' --stuck
+    wait_until listed '^two +plain +deadlock ' --stuck
+    wait_until listed '"name":"one",.*"deadlock":true' --stuck --json
+    wait_until stuck 1
+    expect 0 hf ls --stuck 'no such *'
+}
+
+# Many may ask at once: who is asked more than it tells is not silent.
+test_many_at_once() {
+    start hf hold --no-stdin crowded >/dev/null
+    wait_until listed '^crowded +plain +alive' crowded
+    wait_until a_crowd_is_told
+}
+# A busy machine may keep it from answering in time: then all are asked again.
+a_crowd_is_told() {
+    local i pids=()
+    for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
+        start hf ls crowded >"$dir/crowd$i"
+        pids+=("$pid")
+    done
+    for pid in "${pids[@]}"; do finish "$pid"; done
+    [ "$(cat "$dir"/crowd* | grep -Ec '^crowded +plain +(alive|connected) ')" = 12 ]
+}
+
 # Who has acquired it has ended as it should: the lock is whose that has the handle.
 test_a_handle_is_not_stuck() {
     local handle
@@ -127,8 +176,8 @@ test_slots() {
     expect 0 hf --json ls slots
     [[ $out == '{"name":"slots","kind":"permits","disputed":false,"waiting":0,"holders":[{"owner":"'"$handle"'",'*'"available":2'* ]] ||
         fail "$out"
-    start hf run --slots 3 slots -- sleep 100
-    wait_until listed '^slots +permits +alive .* holdfast \+1, 1 free ' slots
+    start hf run --slots 3 slots -- stay
+    wait_until listed '^slots +permits +alive .* stay \+1, 1 free ' slots
     expect 0 hf ls --metrics
     [[ $out == *'lock_holders{name="slots",kind="permits"} 2'$'\n'* ]] || fail "$out"
     expect 0 hf release slots "$handle"
@@ -159,7 +208,7 @@ test_what_is_missing_is_said() {
     redis hset seen 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:17 1 >/dev/null
     expect 0 hf --user mute -a pw ls seen
     [[ $out == *seen* ]] || fail "$out"
-    says "not all is told: the clients were not asked"
+    says "incomplete: the clients were not asked"
     redis del seen >/dev/null
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# `ls --metrics`: the fleet as a text in the format of OpenMetrics, read by Prometheus's own parsers where they
-# are installed.
+# `ls --metrics`: the fleet in Prometheus's text format, read by Prometheus's own parsers where they are installed.
 . "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/lib_metrics.sh"
 server_start
 parser=$(dirname "$0")/../support/openmetrics.py
 
@@ -11,19 +11,13 @@ parsed() {
     local status=0
     expect 0 hf ls --metrics "$@"
     same "$(tail -n 1 "$dir/out")" '# EOF'
-    samples=$(/usr/bin/python3 "$parser" <"$dir/out" 2>"$dir/err") || status=$?
+    samples=$(/usr/bin/python3 "$parser" text <"$dir/out" 2>"$dir/err") || status=$?
     case $status in
         0) ;;
         77 | 127) samples=$(sed "s/\"/'/g" "$dir/out") ;;
         *) fail "the parser: $(cat "$dir/err")" ;;
     esac
-    # of the same mind is the server that would read it; it takes only what has a time, here
-    if command -v promtool >/dev/null; then
-        rm -rf "$dir/tsdb"
-        sed '/^#/!s/$/ 1700000000/' "$dir/out" >"$dir/timed"
-        promtool tsdb create-blocks-from openmetrics "$dir/timed" "$dir/tsdb" >"$dir/err" 2>&1 ||
-            fail "promtool: $(cat "$dir/err")"
-    fi
+    lint "$dir/out"
 }
 # told TEXT ARGUMENT...: it has such a sample.
 told() {
@@ -41,14 +35,14 @@ test_an_empty_fleet() {
 
 test_holder_and_waiter() {
     local holder waiter
-    start hf run busy -- sleep 100
+    start hf run busy -- stay
     holder=$pid
     wait_until locked busy
     start hf run busy -- true
     waiter=$pid
     wait_until told "^holdfast_fleet_lock_waiters\{.*name='busy'.*\} 1"
-    wait_until told "^holdfast_fleet_client_holds\{.*program='holdfast'.*\} 1"
-    wait_until told "^holdfast_fleet_client_waits\{.*program='holdfast'.*\} 1"
+    wait_until told "^holdfast_fleet_client_holds\{.*program='stay'.*\} 1"
+    wait_until told "^holdfast_fleet_client_waits\{.*program='true'.*\} 1"
     wait_until told "^holdfast_fleet_client_acquired_total\{.*\} 1"
     wait_until told "^holdfast_fleet_client_wait_seconds_bucket\{.*le='\+Inf'.*\} 1"
     wait_until told "^holdfast_fleet_client_wait_seconds_count\{.*\} 1"

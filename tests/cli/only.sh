@@ -10,14 +10,14 @@ cat >"$dir/bin/daemonize" <<'END'
 #!/bin/sh
 setsid sh -c '
     sh -c "echo \$\$ >\"\$0.new\"; mv \"\$0.new\" \"\$0\"
-        while [ ! -e \"\$0.end\" ] && [ -d \$test_proc ]; do sleep 0.01; done" "$0" </dev/null >/dev/null 2>&1 &
+        while [ ! -e \"\$0.end\" ] && [ -d \$test_proc ]; do tick; done" "$0" </dev/null >/dev/null 2>&1 &
 ' "$1"
 END
 # Goes on, as long as the test, and holds nothing open.
 cat >"$dir/bin/linger" <<'END'
 #!/bin/sh
 exec </dev/null >/dev/null 2>&1
-while [ -d "$test_proc" ]; do sleep 0.02; done
+while [ -d "$test_proc" ]; do tick; done
 END
 chmod +x "$dir/bin/daemonize" "$dir/bin/linger"
 
@@ -41,7 +41,7 @@ start_with_all() {
 }
 all_but_the_daemon_ended() {
     ended "$command" && ended "$child" && ended "$apart" || fail "something of the command still runs"
-    sleep 0.2 # nothing must happen, which no event can tell
+    wait_until ended "$holder" # the last of `run`: nobody is left who could end the daemon
     alive "$daemon" || fail "the daemon has been ended"
 }
 
@@ -51,7 +51,6 @@ test_daemon_lives_on() {
     wait_until file_filled "$dir/left"
     local daemon
     daemon=$(cat "$dir/left")
-    sleep 0.2 # nothing must happen
     alive "$daemon" || fail "the daemon has been ended"
     touch "$dir/left.end"
     wait_until ended "$daemon"
@@ -60,7 +59,7 @@ test_daemon_lives_on() {
 # Not only daemons: whatever is left when the command has ended, also in its group.
 test_background_process_lives_on() {
     expect 0 env HOLDFAST_ONLY_COMMAND=yes hf run left sh -c \
-        'sh -c "while [ ! -e \"\$0.end\" ] && [ -d \$test_proc ]; do sleep 0.01; done" "$0" >/dev/null 2>&1 &
+        'sh -c "while [ ! -e \"\$0.end\" ] && [ -d \$test_proc ]; do tick; done" "$0" >/dev/null 2>&1 &
         echo $! >"$0"' "$dir/background"
     free left || fail "still locked"
     alive "$(cat "$dir/background")" || fail "it has been ended"
@@ -140,7 +139,7 @@ test_holder_killed_after_the_command() {
 # --on-lost=signal: told once, waited for, and no more than that.
 test_told_to_end() {
     start hf run --ttl 3s --only-command --on-lost=signal told bash -c 'daemonize "$0.daemon"
-        trap "exit 5" TERM; touch "$0"; while [ -d $test_proc ]; do sleep 0.01; done' "$dir/told"
+        trap "exit 5" TERM; touch "$0"; while [ -d $test_proc ]; do tick; done' "$dir/told"
     wait_until file_there "$dir/told"
     wait_until file_filled "$dir/told.daemon"
     redis del told >/dev/null

@@ -6,9 +6,10 @@
 
 test_three_terminals() {
     server_start
-    start hf run nightly -- sleep 100
+    script report.sh <<<'exec stay'
+    start hf run nightly -- "$dir/report.sh"
     wait_until is_listed '^nightly +plain +alive' nightly
-    start hf run nightly -- sleep 100
+    start hf run nightly -- "$dir/report.sh"
     wait_until is_listed ' 1 +[0-9.]+s$' nightly
     plays '### Three terminals' ls
 }
@@ -16,7 +17,8 @@ test_three_terminals() {
 # Both processes of `run` are stopped, as a frozen container is.
 test_a_stopped_holder() {
     server_start
-    start hf run --ttl 100s orders -- sleep 100
+    script report.sh <<<'exec stay'
+    start hf run --ttl 100s orders -- "$dir/report.sh"
     local holder
     wait_until is_listed '^orders +plain +alive' orders
     holder=$(holder_of "$pid")
@@ -30,10 +32,12 @@ test_a_stopped_holder() {
 
 test_a_deadlock_of_two_scripts() {
     server_start
-    local inner='while ! [ -e "$0" ]; do sleep 0.01; done; exec hf run "$1" true'
-    start hf run stock sh -c "$inner" "$dir/go" orders 2>/dev/null
+    script count.sh <<<true
+    script stock.sh <<<"stay_until '$dir/go'; exec hf run orders '$dir/count.sh'"
+    script orders.sh <<<"stay_until '$dir/go'; exec hf run stock '$dir/count.sh'"
+    start hf run stock "$dir/stock.sh" 2>/dev/null
     wait_until locked stock
-    start hf run orders sh -c "$inner" "$dir/go" stock 2>/dev/null
+    start hf run orders "$dir/orders.sh" 2>/dev/null
     wait_until locked orders
     touch "$dir/go"
     wait_until awaited stock

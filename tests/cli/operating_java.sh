@@ -2,14 +2,13 @@
 # The scenes of docs/operating.md in which a Java service takes part, with the released Redisson: a holder that dies, seen by
 # every command while it lives and afterwards, and deadlocks that go through a Java thread.
 #
-# Its watchdog is set to three seconds instead of thirty, so it renews every second; to nine where what a dead holder has left
-# is looked at for a while.
+# Its watchdog is set to nine seconds instead of thirty, so it renews every three.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/lib_page.sh"
 . "$(dirname "$0")/lib_java.sh"
 server_start --appendonly yes
 
-service() { java_start billing watchdog="${1:-3000}"; }
+service() { java_start billing watchdog="${1:-9000}"; }
 
 ttl_of() { hf ls --json "$1" | sed -nE 's/.*"ttl_ms":([0-9]+).*/\1/p'; }
 # The TTL is more than it was at the last look: somebody renews it.
@@ -27,7 +26,7 @@ not_deadlocked() { look_for_deadlocks 2>/dev/null | grep -q '^ok .*deadlocks'; }
 seen() { grep -Eq -- "$1" "$dir/watched"; }
 
 test_a_holder_that_dies() {
-    service 9000
+    service
     java_does open billing plain invoice L
     java_does lock L thread=1
     java_owner 1
@@ -99,11 +98,13 @@ test_a_dead_holder_on_the_page() {
 top_finds_it() { hf top -b -n 3 -d 500ms 2>/dev/null | grep -q '^1 deadlock: '; }
 # Java's waits are seen in the line of a fair lock. `orders` is the service's, `stock` the script's.
 test_a_deadlock_with_java() {
-    service
+    service 9000
     java_does open billing fair orders L
     java_does open billing fair stock M
     java_does lock L thread=1
-    start hf run --fair stock -- hf run --fair orders true 2>/dev/null
+    script count.sh <<<true
+    script stock.sh <<<"exec hf run --fair orders '$dir/count.sh'"
+    start hf run --fair stock -- "$dir/stock.sh" 2>/dev/null
     wait_until awaited orders
     java_begins lock M thread=1
     wait_until is_listed '^stock +fair +alive .* 1 +-$' stock

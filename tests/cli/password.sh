@@ -17,7 +17,7 @@ silent() {
 test_ways_to_give_it() {
     expect 0 hf -a "$secret" run a true
     silent
-    says "can be seen by others"
+    says "other users can see a password on the command line"
     expect 0 hf -q -a "$secret" run a true
     same "$err" ""
     expect 0 hf --password="$secret" run a true
@@ -44,6 +44,8 @@ test_not_in_the_environment_of_the_command() {
     expect 0 env HOLDFAST_PASSWORD="$secret" "$HOLDFAST" -s "$socket" run a env
     silent
     expect 0 env HOLDFAST_PASSWORD="$secret" "$HOLDFAST" -s "$socket" run --env X_ a env
+    silent
+    expect 0 env HOLDFAST_PASS="$secret" "$HOLDFAST" -s "$socket" run a env
     silent
     expect 0 env HOLDFAST_PASSWORD_FILE="$dir/password" "$HOLDFAST" -s "$socket" run a "$HOLDFAST" -s "$socket" run b true
 }
@@ -121,7 +123,7 @@ test_not_in_the_list_of_processes() {
         "-u unix://:s3cret/with%3Aodd%40chars%2541@$socket" "--url=unix://$socket?user=worker&password=$encoded"; do
         rm -f "$dir/up"
         # shellcheck disable=SC2086
-        start "$HOLDFAST" $arguments run a sh -c 'touch "$0"; exec sleep 100' "$dir/up" 2>"$dir/err"
+        start "$HOLDFAST" $arguments run a sh -c 'touch "$0"; exec stay' "$dir/up" 2>"$dir/err"
         wait_until file_there "$dir/up"
         for process in "$pid" "$(holder_of "$pid")" "$(children_of "$(holder_of "$pid")")"; do
             if tr '\0' ' ' <"/proc/$process/cmdline" | grep -q s3cret; then
@@ -151,7 +153,7 @@ exit $status
 END
     secret=$secret setpriv --pdeathsig KILL expect "$dir/askpass.exp" >"$dir/out" 2>&1 || fail "$(cat "$dir/out")"
     expect 64 setsid -w "$HOLDFAST" -s "$socket" --askpass run a true
-    says "there is no terminal"
+    says "--askpass needs a terminal"
 }
 
 # Whatever ends or stops it while it asks: the terminal has its echo again, and a stopped one goes on asking.
@@ -194,7 +196,7 @@ foreach {key status} {"\003" 130 "\034" 131} {
     echoes $status
 }
 foreach {signal status} {TERM 143 HUP 129} {
-    send "hf --askpass run a true & sleep 0.3; kill -$signal \$!; fg; echo s\"\"t=\$?\r"
+    send "hf --askpass run a true & until grep -q stopped /proc/\$!/status; do :; done; kill -$signal \$!; fg; echo s\"\"t=\$?\r"
     must "st=$status"
     must "ready>"
     echoes $signal
@@ -232,6 +234,39 @@ expect {
 }
 END
     secret=$secret TERM=dumb setpriv --pdeathsig KILL expect "$dir/echo.exp" >"$dir/out" 2>&1 || fail "$(cat "$dir/out")"
+}
+
+# Other signals end it, too. Not under an interactive shell: that one mends the terminal itself.
+test_askpass_gives_the_echo_back_whatever_ends_it() {
+    type -P expect >/dev/null || {
+        echo "[  SKIPPED ] askpass_gives_the_echo_back_whatever_ends_it"
+        return
+    }
+    cat >"$dir/ended.exp" <<'END'
+set timeout 30
+foreach {signal status} {TERM 143 USR1 138 USR2 140 VTALRM 154 PROF 155 XCPU 152 IO 157 RTMIN 162} {
+    spawn -noecho sh -c {
+        sh -c 'echo pid=$$; exec hf --askpass run a true'
+        echo st=$?; stty -a | tr ' ;' '\n\n' | grep -x -e echo -e -echo | sed s/^/is:/
+    }
+    expect -re {pid=([0-9]+)}
+    set pid $expect_out(1,string)
+    expect "Password: "
+    exec kill -$signal $pid
+    expect {
+        "st=$status\r" {}
+        eof { puts "$signal: another status than $status"; exit 1 }
+        timeout { puts "$signal did not end it"; exit 1 }
+    }
+    expect {
+        "is:echo" {}
+        "is:-echo" { puts "no echo after $signal"; exit 1 }
+    }
+    expect eof
+    wait
+}
+END
+    setpriv --pdeathsig KILL expect "$dir/ended.exp" >"$dir/out" 2>&1 || fail "$(cat "$dir/out")"
 }
 
 run_tests

@@ -38,6 +38,15 @@ test_run_holds_a_majority() {
     wait_until held_nowhere q
 }
 
+# A quorum proves a lease for its restart guard at a time: that is no lease about to end.
+test_a_lease_longer_than_the_guard() {
+    local guarded=${HOLDFAST_URL/restart_guard_ms=0/restart_guard_ms=3000}
+    wait_until old_enough 4
+    expect 0 env HOLDFAST_URL="$guarded" "$HOLDFAST" run --lease 12m q -- sleep 4 # longer than the guard; that it is not warned of has no event
+    same "$err" ""
+}
+old_enough() { [ "$(redis-cli -s "${sockets[2]}" info server | tr -d '\r' | sed -n 's/^uptime_in_seconds://p')" -ge "$1" ]; }
+
 test_flags_are_a_quorum() {
     expect 0 env -u HOLDFAST_URL "$HOLDFAST" -u "unix://${sockets[0]}?restart_guard_ms=0" -u "unix://${sockets[1]}" \
         -u "unix://${sockets[2]}" run q true
@@ -130,10 +139,20 @@ test_z_servers_away() {
 }
 
 # What happens is told once, not once for each server.
+test_watch_sees_a_break() {
+    start "$HOLDFAST" watch --every 20ms b >"$dir/broken"
+    wait_until file_filled "$dir/broken"
+    start "$HOLDFAST" hold --no-stdin b >/dev/null 2>&1
+    wait_until grep -q acquired "$dir/broken"
+    expect 0 "$HOLDFAST" unlock --force b
+    wait_until grep -Eq '  broken    .* [0-9]+ holdfast, for ' "$dir/broken"
+    ! grep -q released "$dir/broken" || fail "$(cat "$dir/broken")"
+}
+
 test_watch_sees_one_lock() {
     start "$HOLDFAST" watch --every 20ms w >"$dir/watched"
     wait_until file_filled "$dir/watched"
-    expect 0 "$HOLDFAST" run w -- sh -c 'until grep -q acquired "$0"; do sleep 0.01; done' "$dir/watched"
+    expect 0 "$HOLDFAST" run w -- sh -c 'until grep -q acquired "$0"; do tick; done' "$dir/watched"
     wait_until grep -q released "$dir/watched"
     kill -TERM "$pid"
     finish "$pid"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# A server that takes no commands: whoever waits is told why, and does not wait for ever.
+# A server that takes no commands: a waiter learns why, and does not wait for ever.
 . "$(dirname "$0")/lib.sh"
 server_start
 

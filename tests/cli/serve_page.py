@@ -56,7 +56,7 @@ def wait_for(condition, what):
     end = time.monotonic() + LIMIT
     while not condition():
         assert time.monotonic() < end, what
-        time.sleep(0.05)
+        time.sleep(0.05)  # what is waited for is on disk or at the server
 
 
 class Serve:
@@ -77,7 +77,7 @@ def cells(name):
 
 
 def holder_is(name, pid_or_child):
-    return f"({cells(name)} || [])[2]?.includes(' {pid_or_child} holdfast')"
+    return f"({cells(name)} || [])[2]?.includes(' {pid_or_child} ')"
 
 
 def holder_of(process):
@@ -96,7 +96,7 @@ def test_the_table_follows_a_hand_over(page, serve):
     page.until("!document.getElementById('locks-empty').hidden", 'an empty list says so')
     with running(('run', '--fair', 'relay', '--', 'sleep', '1000')) as (first,):
         page.until(f"{cells('relay')}", 'the lock appears')
-        before = page.until(f"({cells('relay')} || [])[2]?.match(/ (\\d+) holdfast/)?.[1]", 'its holder is named')
+        before = page.until(f"({cells('relay')} || [])[2]?.match(/ (\\d+) sleep/)?.[1]", 'its holder is named')
         with running(('run', '--fair', 'relay', '--', 'sleep', '1000')):
             page.until(f"({cells('relay')} || [])[5]?.startsWith('1')", 'somebody waits')
             page.js("location.hash = '#/lock/relay'")
@@ -104,21 +104,21 @@ def test_the_table_follows_a_hand_over(page, serve):
             first.end()
             page.until("document.querySelector('#lock-events').textContent.includes('handed over from')", 'the hand-over')
             page.js("location.hash = '#/'")
-            page.until(f"({cells('relay')} || [])[2]?.match(/ (\\d+) holdfast/)?.[1] > 0 && "
-                       f"{cells('relay')}[2].match(/ (\\d+) holdfast/)[1] !== '{before}'", 'another holder')
+            page.until(f"({cells('relay')} || [])[2]?.match(/ (\\d+) sleep/)?.[1] > 0 && "
+                       f"{cells('relay')}[2].match(/ (\\d+) sleep/)[1] !== '{before}'", 'another holder')
             page.until("document.querySelectorAll('#spark .spark-bar').length > 0", 'the picture of the last minute')
     page.until(f"!({row('relay')})", 'it goes away')
 
 
 def test_a_deadlock_turns_red_and_names_both(page, serve):
-    script = 'while [ "$(redis-cli -s "$socket" exists left right)" != 2 ]; do sleep 0.1; done; exec hf run '
+    script = 'while [ "$(redis-cli -s "$socket" exists left right)" != 2 ]; do tick; done; exec hf run '
     with running(('run', 'left', '--', 'sh', '-c', script + 'right true'),
                  ('run', 'right', '--', 'sh', '-c', script + 'left true')) as (left, right):
         text = page.until("document.querySelector('#alerts .deadlock')?.textContent", 'the deadlock')
         for name in ('left', 'right'):
             assert f'waits for {name}' in text, text
-        waiters = re.findall(r'(\d+) holdfast waits', text)
-        holders = re.findall(r'(\d+) holdfast has', text)
+        waiters = re.findall(r'(\d+) true waits', text)
+        holders = re.findall(r'(\d+) sh has', text)
         assert len(waiters) == 2 and len(holders) == 2 and len(set(waiters + holders)) == 4, text
         colour = page.js("getComputedStyle(document.querySelector('.deadlock')).color")
         red, green, blue = map(int, re.findall(r'\d+', colour)[:3])
@@ -295,17 +295,27 @@ def test_breaking(page, serve):
         page.until("document.getElementById('ask').open && document.activeElement.id === 'ask-token'", 'the question')
         page.type('wrong')
         page.key('Enter')
-        page.until("document.getElementById('ask-error').textContent.includes('not the token')", 'a wrong token')
+        page.until("document.getElementById('ask-error').textContent.includes('Wrong token')", 'a wrong token')
         page.js("document.getElementById('ask-token').value = ''")
         page.type(TOKEN)
         page.key('Enter')
         page.until("!document.getElementById('ask').open", 'it is done')
         wait_for(lambda: redis('exists', 'broken/lock') == '0', 'it is still held')
         page.until("!!document.querySelector('#lock-holders .none')", 'nobody holds it')
+        page.until("document.querySelector('#lock-events li').textContent.includes('broken, held by ')", 'a break is no release')
     messages = open(DIR + '/page.err', encoding='utf-8').read()
     assert re.search("127.0.0.1 port [0-9]+ asked to break 'broken/lock': it is broken", messages), messages
     page.js("location.hash = '#/'")
     page.complaints.clear()  # the browser tells of the refusal
+
+
+def test_slots_are_held(page, serve):
+    with running(('run', '--slots', '2', 'seats', '--', 'sleep', '1000')) as (first,):
+        page.until(f"!!({row('seats')})")
+        page.js("location.hash = '#/clients'")
+        page.until(f"[...document.querySelectorAll('#clients tr')].some(tr => tr.cells[0].textContent.includes(' {holder_of(first)} ') && "
+                   "tr.cells[3].textContent === '1')", 'its slot is counted')
+        page.js("location.hash = '#/'")
 
 
 def test_nothing_to_break(page, serve):
@@ -339,7 +349,7 @@ def test_beyond_this_machine_it_asks_for_the_token(page, serve):
     assert 'secret' not in page.js('document.body.innerText')
     page.type('wrong')
     page.key('Enter')
-    page.until("document.getElementById('ask-error').textContent.includes('not the token')", 'a wrong token')
+    page.until("document.getElementById('ask-error').textContent.includes('Wrong token')", 'a wrong token')
     page.js("document.getElementById('ask-token').value = ''")
     page.type(TOKEN)
     page.key('Enter')
@@ -356,14 +366,18 @@ def test_one_page_too_many_says_so(page, serve):
     others = []
     page.go('about:blank')
     try:
-        while len(others) < 32:  # the page's own counts until it is noticed that it is gone
+        def is_one_more():
             others.append(socket.create_connection((address[0], int(address[1])), LIMIT))
             others[-1].sendall(b'GET /api/events HTTP/1.1\r\nHost: localhost\r\n\r\n')
-            if b' 200 ' not in others[-1].recv(64):
-                others.pop().close()
-                time.sleep(0.1)
+            if b' 200 ' in others[-1].recv(64):
+                return True
+            others.pop().close()
+            return False
+
+        while len(others) < 32:  # the page's own counts until it is noticed that it is gone
+            wait_for(is_one_more, 'one more is let in')
         page.go(serve.url)
-        page.until("document.getElementById('note')?.textContent.includes('too many pages')", 'why there is nothing')
+        page.until("document.getElementById('note')?.textContent.includes('too many open pages')", 'why there is nothing')
     finally:
         for other in others:
             other.close()
@@ -375,8 +389,8 @@ def test_away_and_back(page, serve):
     redis('hset', 'kept', GONE, '1')
     page.until(f"!!({row('kept')})")
     serve.process.end()
-    page.until("document.getElementById('live').textContent.startsWith('old, since ')", 'it says so')
-    page.until("document.getElementById('note').textContent.includes('does not answer')")
+    page.until("document.getElementById('live').textContent.startsWith('stale since ')", 'it says so')
+    page.until("document.getElementById('note').textContent.includes('no longer answers')")
     assert page.js(f"!!({row('kept')})"), 'what was known stays'
     again = Serve(serve.url.split('/')[2])
     page.until("document.getElementById('live').textContent === 'live'", 'it is back')

@@ -34,7 +34,7 @@ def take(page, directory):
     base.redis('flushall')
     base.redis('config', 'set', 'bind', '127.0.0.1')
     base.redis('config', 'set', 'port', PORT)
-    both = 'while [ "$(redis-cli -s "$socket" exists stock:berlin stock:lyon)" != 2 ]; do sleep 0.1; done; exec "$0" -s "$socket" run '
+    both = 'while [ "$(redis-cli -s "$socket" exists stock:berlin stock:lyon)" != 2 ]; do tick; done; exec "$0" -s "$socket" run '
     fleet = [start('app1', 'transfer', 'run', 'stock:berlin', '--', 'sh', '-c', both + 'stock:lyon true', f'{base.DIR}/transfer'),
              start('app2', 'transfer', 'run', 'stock:lyon', '--', 'sh', '-c', both + 'stock:berlin true', f'{base.DIR}/transfer'),
              start('web1', 'report', 'run', 'nightly:report', '--', 'sleep', '1000'),
@@ -42,7 +42,7 @@ def take(page, directory):
     held('stock:berlin', 'stock:lyon', 'nightly:report', 'orders:import')
     for host in ('web1', 'web3', 'web4'):
         fleet.append(start(host, 'importer', 'run', '--fair', 'orders:import', '--', 'true'))
-        time.sleep(1.2)
+        time.sleep(1.2)  # so that their waiting times differ in the picture
     fleet += [start('app1', 'mailer', 'run', 'mail:outgoing', '--', 'sleep', '1000'),
               start('app3', 'indexer', 'run', 'search:index', '--', 'sleep', '1000'),
               start('db1', 'backup', 'run', 'backup:weekly', '--', 'sleep', '1000'),
@@ -59,7 +59,7 @@ def take(page, directory):
         page.size(1280, 860)
         page.go(serve.url)
         page.until("!!document.querySelector('.deadlock')")
-        time.sleep(62)
+        time.sleep(62)  # a minute of history is drawn
         page.js("document.activeElement.blur()")
         wide, phone = (1280, 860), (390, 844)
         for name, view, scheme, size in (('serve', '#/', 'light', wide), ('serve-waits', '#/waits', 'dark', wide),
@@ -68,7 +68,7 @@ def take(page, directory):
             page.colours(scheme)
             page.size(*size)
             page.js(f"location.hash = '{view}'")
-            time.sleep(1.5)
+            time.sleep(1.5)  # the chart moves until it has been drawn
             page.js("document.activeElement.blur()")
             path = f'{directory}/{name}.png'
             page.picture(path)

@@ -40,8 +40,8 @@ test_in_the_first_moments() {
         0.03; do
         for _ in 1 2 3; do
             i=$((i + 1))
-            start hf run --ttl 1h first sh -c 'echo $$ >"$0"; exec sleep 100' "$dir/command.$i"
-            sleep "$delay"
+            start hf run --ttl 1h first sh -c 'echo $$ >"$0"; exec stay' "$dir/command.$i"
+            sleep "$delay" # a moment of its first ones: which, is the test
             kill -TERM "$pid"
             finish "$pid"
             # 143 by holdfast, or by the signal itself if it came before holdfast could look.
@@ -58,7 +58,7 @@ test_just_acquired() {
     mkfifo "$dir/just"
     exec 9<>"$dir/just"
     for _ in 1 2 3 4 5 6 7 8 9 10; do
-        start hf run --ready-fd 9 just sleep 100
+        start hf run --ready-fd 9 just stay
         read -r -t "$LIMIT" _ <&9 || fail "not ready"
         kill -TERM "$pid"
         finish "$pid"
@@ -71,7 +71,7 @@ test_while_running() {
     local signal
     for signal in TERM INT HUP QUIT USR1 USR2 ALRM; do
         rm -f "$dir/up"
-        start hf run run bash -c 'trap "exit 11" '$signal'; touch "$0"; while [ -d $test_proc ]; do sleep 0.01; done' \
+        start hf run run bash -c 'trap "exit 11" '$signal'; touch "$0"; while [ -d $test_proc ]; do tick; done' \
             "$dir/up"
         wait_until file_there "$dir/up"
         kill "-$signal" "$pid"
@@ -83,7 +83,7 @@ test_while_running() {
 
 test_harmless_signals_are_passed_on() {
     start hf run run bash -c 'trap "touch $0.winch" WINCH; trap "touch $0.cont" CONT; touch $0.up
-        while [ ! -e $0.winch ] || [ ! -e $0.cont ]; do sleep 0.01; done' "$dir/harmless"
+        while [ ! -e $0.winch ] || [ ! -e $0.cont ]; do tick; done' "$dir/harmless"
     wait_until file_there "$dir/harmless.up"
     kill -WINCH "$pid"
     kill -CONT "$pid"
@@ -92,7 +92,7 @@ test_harmless_signals_are_passed_on() {
 }
 
 test_uncaught_signal_kills_the_command() {
-    start hf run run sh -c 'echo $$ >"$0"; exec sleep 100' "$dir/uncaught"
+    start hf run run sh -c 'echo $$ >"$0"; exec stay' "$dir/uncaught"
     wait_until file_filled "$dir/uncaught"
     kill -HUP "$pid"
     finish "$pid"
@@ -102,7 +102,7 @@ test_uncaught_signal_kills_the_command() {
 }
 
 test_whole_group_gets_it() {
-    start hf run run sh -c 'sleep 100 & echo $! >"$0"; wait' "$dir/group"
+    start hf run run sh -c 'stay & echo $! >"$0"; wait' "$dir/group"
     wait_until file_filled "$dir/group"
     kill -TERM "$pid"
     finish "$pid"
@@ -111,7 +111,7 @@ test_whole_group_gets_it() {
 }
 
 test_ignored_signals_stay_ignored() {
-    start sh -c 'trap "" HUP; exec "$0" run run sh -c "echo \$\$ >\"\$0\"; exec sleep 100" "$1"' hf \
+    start sh -c 'trap "" HUP; exec "$0" run run sh -c "echo \$\$ >\"\$0\"; exec stay" "$1"' hf \
         "$dir/nohup"
     wait_until file_filled "$dir/nohup"
     kill -HUP "$pid"
@@ -126,7 +126,7 @@ test_stopped_command_is_ended() {
     local signal
     for signal in TERM:143 INT:130 HUP:129 QUIT:131; do
         rm -f "$dir/stopped"
-        start hf run run sh -c 'ulimit -c 0; echo $$ >"$0"; exec sleep 100' "$dir/stopped"
+        start hf run run sh -c 'ulimit -c 0; echo $$ >"$0"; exec stay' "$dir/stopped"
         wait_until file_filled "$dir/stopped"
         kill -STOP "$(cat "$dir/stopped")"
         wait_until in_state "$(cat "$dir/stopped")" T
@@ -137,14 +137,14 @@ test_stopped_command_is_ended() {
     done
     # Other signals are heard when somebody continues it.
     rm -f "$dir/stopped"
-    start hf run run bash -c 'trap "exit 3" USR1; echo $$ >"$0"; while [ -d $test_proc ]; do sleep 0.01; done' \
+    start hf run run bash -c 'trap "exit 3" USR1; echo $$ >"$0"; while [ -d $test_proc ]; do tick; done' \
         "$dir/stopped"
     wait_until file_filled "$dir/stopped"
     kill -STOP "$(cat "$dir/stopped")"
     wait_until in_state "$(cat "$dir/stopped")" T
     kill -USR1 "$pid"
     kill -WINCH "$pid"
-    sleep 0.2 # nothing must happen, which no event can tell
+    sleep 0.2 # nothing must happen, and the stopped command can show nothing
     in_state "$(cat "$dir/stopped")" T || fail "it was continued"
     kill -CONT "$pid"
     finish "$pid"
@@ -152,7 +152,7 @@ test_stopped_command_is_ended() {
 }
 
 test_command_may_ignore_and_go_on() {
-    start hf run run bash -c 'trap "" TERM; touch "$0"; while [ ! -e "$0.end" ] && [ -d $test_proc ]; do sleep 0.01; done
+    start hf run run bash -c 'trap "" TERM; touch "$0"; while [ ! -e "$0.end" ] && [ -d $test_proc ]; do tick; done
         exit 3' "$dir/stubborn"
     wait_until file_there "$dir/stubborn"
     kill -TERM "$pid"
@@ -178,7 +178,7 @@ test_while_releasing() {
 no_children() { [ -z "$(children_of "$1")" ]; }
 
 test_to_the_holder_while_running() {
-    start hf run run sh -c 'echo $$ >"$0"; exec sleep 100' "$dir/relay"
+    start hf run run sh -c 'echo $$ >"$0"; exec stay' "$dir/relay"
     wait_until file_filled "$dir/relay"
     kill -TERM "$(holder_of "$pid")"
     finish "$pid"
@@ -213,7 +213,7 @@ test_while_an_attempt_is_on_its_way() {
     start hf run --ttl 1h way touch "$dir/way"
     wait_until awaited way
     kill -STOP "$server"
-    sleep 5.1 # the lock would be free by now, and has been asked for again
+    sleep 5.1 # the lock would be free by now, and has been asked for again: of which the stopped server shows nothing
     holder=$(holder_of "$pid")
     before=$(sleeps_of "$holder")
     kill -TERM "$pid"

@@ -92,7 +92,7 @@ test_no_redis_69() {
         while ($c = $s->accept) { print $c "HTTP/1.1 400 Bad Request\r\n\r\n"; close $c }' "$dir/http.sock"
     wait_until file_there "$dir/http.sock"
     expect 69 "$HOLDFAST" -s "$dir/http.sock" -t 5 run a true
-    says "no valid answer"
+    says "invalid reply"
 }
 
 # -v says what it is waiting for, and -q nothing.
@@ -158,7 +158,7 @@ test_descriptors() {
 test_ready_fd() {
     mkfifo "$dir/ready"
     exec 9<>"$dir/ready"
-    start hf run --ready-fd 9 a sh -c '! { true >&9; } 2>/dev/null && sleep 100'
+    start hf run --ready-fd 9 a sh -c '! { true >&9; } 2>/dev/null && stay'
     read -r -t "$LIMIT" line <&9 || fail "no newline came"
     same "$line" ""
     locked a || fail "ready without the lock"
@@ -182,28 +182,28 @@ test_options_of_the_command_are_its_own() {
 }
 
 test_timeout_124() {
-    expect 124 hf run -t 200ms a sleep 100
+    expect 124 hf run -t 200ms a stay
     expect 0 hf run -t 0 a true
-    expect 124 hf run -t 200ms --signal INT a bash -c 'trap "exit 9" INT; while [ -d $test_proc ]; do sleep 0.01; done'
+    expect 124 hf run -t 200ms --signal INT a bash -c 'trap "exit 9" INT; while [ -d $test_proc ]; do tick; done'
     free a || fail "still locked"
 }
 
 # As timeout(1): 124 when the signal was enough, 137 when KILL was needed, or was the signal.
 test_timeout_with_kill_137() {
     # Only a bash that has got to its trap needs more than the signal.
-    expect 137 hf run -t 2s -k 200ms a bash -c 'trap "" TERM; while [ -d $test_proc ]; do sleep 0.01; done'
-    expect 137 hf run -t 200ms --signal KILL a sleep 100
+    expect 137 hf run -t 2s -k 200ms a bash -c 'trap "" TERM; while [ -d $test_proc ]; do tick; done'
+    expect 137 hf run -t 200ms --signal KILL a stay
     # The command has ended by the signal; that what it left behind needed KILL is not its status.
-    expect 124 hf run -t 500ms -k 3s a bash -c '(trap "" TERM; while [ -d $test_proc ]; do sleep 0.01; done) & wait'
+    expect 124 hf run -t 500ms -k 3s a bash -c '(trap "" TERM; while [ -d $test_proc ]; do tick; done) & wait'
     free a || fail "still locked"
 }
 
 test_timeout_and_preserved_status() {
     # What the status tells depends on the trap, so there is time enough for bash to get to it.
     expect 9 hf run -t 2s --signal INT --preserve-status a \
-        bash -c 'trap "exit 9" INT; while [ -d $test_proc ]; do sleep 0.01; done'
+        bash -c 'trap "exit 9" INT; while [ -d $test_proc ]; do tick; done'
     expect 137 hf run -t 2s -k 200ms --preserve-status a \
-        bash -c 'trap "" TERM; while [ -d $test_proc ]; do sleep 0.01; done'
+        bash -c 'trap "" TERM; while [ -d $test_proc ]; do tick; done'
     free a || fail "still locked"
 }
 

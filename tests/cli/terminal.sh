@@ -120,7 +120,7 @@ test_pager_in_a_pipeline() {
 test_ctrl_c_ends_command_and_script() {
     person '
         shell
-        send "bash -c \"hf run c sh -c \\\"echo run\\\"ning\\\"; exec sleep 100\\\"; echo not\\\"\\\"reached\"\r"
+        send "bash -c \"hf run c sh -c \\\"echo run\\\"ning\\\"; exec stay\\\"; echo not\\\"\\\"reached\"\r"
         must "running"
         send "\003"
         expect {
@@ -159,7 +159,7 @@ test_ctrl_z_and_fg() {
         send "\032"
         must "Stopped"
         must "ready>"
-        send "sleep 6; jobs\r"
+        send "outlive_lease z; jobs\r"
         must "Stopped"
         must "ready>"
         send "redis-cli -s $env(socket) exists z | sed s/^/locked=/\r"
@@ -183,7 +183,7 @@ test_ctrl_z_in_a_pipeline() {
         send "\032"
         must "Stopped"
         must "ready>"
-        send "sleep 6; redis-cli -s $env(socket) exists y | sed s/^/locked=/\r"
+        send "outlive_lease y; redis-cli -s $env(socket) exists y | sed s/^/locked=/\r"
         must "locked=1"
         must "ready>"
         send "fg\r"

@@ -1,8 +1,8 @@
 /*
- * The sums of what clients count by name (cli/lock_times.h), without a fleet: what is told here is made up. Time passes as
- * a survey says. Whole clients are in lock_times.sh.
+ * The sums of the clients' per-name statistics (cli/fleet/lock_times.h), without a fleet: the
+ * reports are made up here, and time passes as a survey says. lock_times.sh tests whole clients.
  */
-#include "lock_times.h"
+#include "fleet/lock_times.h"
 
 #include <inttypes.h>
 #include <setjmp.h>
@@ -18,7 +18,7 @@
 
 /* ---- A fleet that is made up ---- */
 
-struct crowd {
+struct reports {
     hf_fleet fleet;
     size_t len;
     hf_fleet_client *clients;
@@ -28,60 +28,60 @@ struct crowd {
     char (*ids)[40], (*names)[16];
 };
 
-static void crowd_begin(struct crowd *crowd, size_t room) {
-    *crowd = (struct crowd){.clients = calloc(room, sizeof *crowd->clients),
-                            .listed = calloc(room, sizeof *crowd->listed),
-                            .times = calloc(room, sizeof *crowd->times),
-                            .named = calloc(room, sizeof *crowd->named),
-                            .ids = calloc(room, sizeof *crowd->ids),
-                            .names = calloc(room, sizeof *crowd->names)};
-    assert_true(crowd->clients != NULL && crowd->listed != NULL && crowd->times != NULL &&
-                crowd->named != NULL && crowd->ids != NULL && crowd->names != NULL);
+static void reports_begin(struct reports *reports, size_t room) {
+    *reports = (struct reports){.clients = calloc(room, sizeof *reports->clients),
+                                .listed = calloc(room, sizeof *reports->listed),
+                                .times = calloc(room, sizeof *reports->times),
+                                .named = calloc(room, sizeof *reports->named),
+                                .ids = calloc(room, sizeof *reports->ids),
+                                .names = calloc(room, sizeof *reports->names)};
+    assert_true(reports->clients != NULL && reports->listed != NULL && reports->times != NULL &&
+                reports->named != NULL && reports->ids != NULL && reports->names != NULL);
 }
 
-static void crowd_end(struct crowd *crowd) {
-    free(crowd->clients);
-    free(crowd->listed);
-    free(crowd->times);
-    free(crowd->named);
-    free(crowd->ids);
-    free(crowd->names);
+static void reports_end(struct reports *reports) {
+    free(reports->clients);
+    free(reports->listed);
+    free(reports->times);
+    free(reports->named);
+    free(reports->ids);
+    free(reports->names);
 }
 
-/* A client that tells of one name: so many waits, and how long they were together. */
-static void tells(struct crowd *crowd, unsigned id, const char *name, uint64_t count,
+/* A client that reports one name: the number of waits, and their total time. */
+static void tells(struct reports *reports, unsigned id, const char *name, uint64_t count,
                   uint64_t sum_us) {
-    size_t i = crowd->len++;
-    snprintf(crowd->ids[i], sizeof crowd->ids[i], "%08x-0000-4000-8000-000000000000", id);
-    snprintf(crowd->names[i], sizeof crowd->names[i], "%s", name);
-    crowd->times[i] = (hf_fleet_times){.name = crowd->names[i],
-                                       .name_len = strlen(name),
-                                       .begun = 1,
-                                       .wait = {.count = count, .sum_us = sum_us}};
-    crowd->times[i].wait.buckets[10] = count;
-    crowd->named[i] = &crowd->times[i];
-    crowd->clients[i] = (hf_fleet_client){
-        .id = crowd->ids[i], .presence = HF_ALIVE, .names_len = 1, .names = &crowd->named[i]};
-    crowd->listed[i] = &crowd->clients[i];
+    size_t i = reports->len++;
+    snprintf(reports->ids[i], sizeof reports->ids[i], "%08x-0000-4000-8000-000000000000", id);
+    snprintf(reports->names[i], sizeof reports->names[i], "%s", name);
+    reports->times[i] = (hf_fleet_times){.name = reports->names[i],
+                                         .name_len = strlen(name),
+                                         .begun = 1,
+                                         .wait = {.count = count, .sum_us = sum_us}};
+    reports->times[i].wait.buckets[10] = count;
+    reports->named[i] = &reports->times[i];
+    reports->clients[i] = (hf_fleet_client){
+        .id = reports->ids[i], .presence = HF_ALIVE, .names_len = 1, .names = &reports->named[i]};
+    reports->listed[i] = &reports->clients[i];
 }
 
-static void ask(struct crowd *crowd, struct lock_times *times, int64_t taken_ms) {
-    crowd->fleet =
-        (hf_fleet){.taken_ms = taken_ms, .clients_len = crowd->len, .clients = crowd->listed};
-    lock_times_add(times, &crowd->fleet);
-    crowd->len = 0;
+static void ask(struct reports *reports, struct lock_times *times, int64_t taken_ms) {
+    reports->fleet =
+        (hf_fleet){.taken_ms = taken_ms, .clients_len = reports->len, .clients = reports->listed};
+    lock_times_add(times, &reports->fleet);
+    reports->len = 0;
 }
 
 static void ask_one(struct lock_times *times, int64_t taken_ms, unsigned id, const char *name,
                     uint64_t count) {
-    struct crowd crowd;
-    crowd_begin(&crowd, 1);
-    tells(&crowd, id, name, count, count);
-    ask(&crowd, times, taken_ms);
-    crowd_end(&crowd);
+    struct reports reports;
+    reports_begin(&reports, 1);
+    tells(&reports, id, name, count, count);
+    ask(&reports, times, taken_ms);
+    reports_end(&reports);
 }
 
-/* What is told of a name; -1: nothing. */
+/* What is reported of a name; -1: nothing. */
 static long long waits_of(const struct lock_times *times, const char *name) {
     char *text = NULL, wanted[80];
     size_t len = 0;
@@ -100,7 +100,7 @@ static long long waits_of(const struct lock_times *times, const char *name) {
 
 /* ---- */
 
-static void a_name_gives_way_when_nobody_tells_of_it(void **state) {
+static void a_name_without_reports_gives_way(void **state) {
     (void)state;
     struct lock_times *times = lock_times_new(2);
     assert_non_null(times);
@@ -121,26 +121,27 @@ static void a_name_gives_way_when_nobody_tells_of_it(void **state) {
     lock_times_free(times);
 }
 
-/* A crowd of processes that come and go is forgotten when it has not told for long; those who are there are not. */
+/* Short-lived processes are forgotten when they have not reported for long; present clients are
+ * not. */
 static void accounts_are_bounded(void **state) {
     (void)state;
     enum { AT_ONCE = 20000, ROUNDS = 8, ALL = AT_ONCE * ROUNDS };
-    struct crowd crowd;
+    struct reports reports;
     struct lock_times *times = lock_times_new(10);
     assert_non_null(times);
-    crowd_begin(&crowd, AT_ONCE + 1);
+    reports_begin(&reports, AT_ONCE + 1);
     for (unsigned round = 0; round < ROUNDS; round++) {
         for (unsigned i = 0; i < AT_ONCE; i++)
-            tells(&crowd, 1 + round * AT_ONCE + i, "crowded", 1, 1);
-        tells(&crowd, 0, "crowded", 10 + round, 1);
-        ask(&crowd, times, (int64_t)round * QUARTER_MS);
+            tells(&reports, 1 + round * AT_ONCE + i, "crowded", 1, 1);
+        tells(&reports, 0, "crowded", 10 + round, 1);
+        ask(&reports, times, (int64_t)round * QUARTER_MS);
     }
     assert_int_equal(waits_of(times, "crowded"), ALL + 10 + ROUNDS - 1);
     for (unsigned i = 0; i < AT_ONCE; i++) /* of the last round: still known */
-        tells(&crowd, 1 + (ROUNDS - 1) * AT_ONCE + i, "crowded", 2, 2);
-    ask(&crowd, times, (ROUNDS - 1) * QUARTER_MS + 1);
+        tells(&reports, 1 + (ROUNDS - 1) * AT_ONCE + i, "crowded", 2, 2);
+    ask(&reports, times, (ROUNDS - 1) * QUARTER_MS + 1);
     assert_int_equal(waits_of(times, "crowded"), ALL + AT_ONCE + 10 + ROUNDS - 1);
-    crowd_end(&crowd);
+    reports_end(&reports);
     lock_times_free(times);
 }
 
@@ -148,33 +149,33 @@ static void accounts_are_bounded(void **state) {
 static void a_fleet_beyond_the_room_is_counted_once(void **state) {
     (void)state;
     enum { PART = 40000, PARTS = 3, ROOM = 65536 };
-    struct crowd crowd;
+    struct reports reports;
     struct lock_times *times = lock_times_new(10);
     assert_non_null(times);
-    crowd_begin(&crowd, PART);
+    reports_begin(&reports, PART);
     for (unsigned round = 0; round < 2 * PARTS; round++) {
         for (unsigned i = 0; i < PART; i++)
-            tells(&crowd, round % PARTS * PART + i, "crowded", 1, 1);
-        ask(&crowd, times, round);
+            tells(&reports, round % PARTS * PART + i, "crowded", 1, 1);
+        ask(&reports, times, round);
     }
     assert_int_equal(waits_of(times, "crowded"), ROOM);
-    crowd_end(&crowd);
+    reports_end(&reports);
     lock_times_free(times);
 }
 
-static void a_name_is_told_twice_by_nobody(void **state) {
+static void a_name_is_reported_once(void **state) {
     (void)state;
-    struct crowd crowd;
+    struct reports reports;
     struct lock_times *times = lock_times_new(10);
     assert_non_null(times);
-    crowd_begin(&crowd, 2);
+    reports_begin(&reports, 2);
     for (int round = 1; round <= 3; round++) {
-        tells(&crowd, 1, "x", 5, 5);
-        tells(&crowd, 1, "x", 5, 5); /* the same client once more, as anybody may forge */
-        ask(&crowd, times, round);
+        tells(&reports, 1, "x", 5, 5);
+        tells(&reports, 1, "x", 5, 5); /* the same client once more, as any client could forge */
+        ask(&reports, times, round);
     }
     assert_int_equal(waits_of(times, "x"), 5);
-    crowd_end(&crowd);
+    reports_end(&reports);
     lock_times_free(times);
 }
 
@@ -197,10 +198,10 @@ static void sums_never_fall(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_name_gives_way_when_nobody_tells_of_it),
+        cmocka_unit_test(a_name_without_reports_gives_way),
         cmocka_unit_test(accounts_are_bounded),
         cmocka_unit_test(a_fleet_beyond_the_room_is_counted_once),
-        cmocka_unit_test(a_name_is_told_twice_by_nobody),
+        cmocka_unit_test(a_name_is_reported_once),
         cmocka_unit_test(sums_never_fall),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

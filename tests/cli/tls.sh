@@ -50,10 +50,10 @@ test_flags() {
     expect 0 "${tls[@]}" --cacertdir "$dir/hashed" run x true
 
     expect 69 "${tls[@]}" --cacert "$dir/bad.pem" run x true
-    says "certificate was not accepted for 'localhost'"
-    says "to trust its CA, give that with --cacert"
+    says "certificate was rejected for 'localhost'"
+    says "to trust its CA, give it with --cacert"
     expect 69 "${tls[@]}" run x true # the system's CAs do not know it
-    says "not accepted"
+    says "was rejected"
     expect 69 "${tls[@]}" --cacert "$dir/good.pem" --sni other.test run x true
     says "mismatch"
 }
@@ -70,7 +70,7 @@ test_urls_and_environment() {
     # A flag that says whom to trust is not widened by the environment.
     expect 69 env HOLDFAST_CACERT="$dir/good.pem" "$HOLDFAST" -u "rediss://localhost:$port" \
         --cacertdir "$dir/bin" run x true
-    says "not accepted"
+    says "was rejected"
     expect 0 env HOLDFAST_CACERTDIR=/nonexistent "$HOLDFAST" -u "rediss://localhost:$port" \
         --cacert "$dir/good.pem" run x true
     # Those of the environment do not disturb where there is no TLS.
@@ -83,9 +83,9 @@ test_client_certificate() {
     expect 0 "${tls[@]}" --cert "$dir/client.crt" --key "$dir/client.key" run x true
     expect 69 "${tls[@]}" run x true
     says "the server refused"
-    says "the server wants a client certificate: --cert and --key"
+    says "the server requires a client certificate: give --cert and --key"
     expect 64 "${tls[@]}" --cert "$dir/client.crt" --key "$dir/server.key" run x true
-    says "key of the client certificate"
+    says "the client certificate's key"
     expect 64 "${tls[@]}" --cert "$dir/nothing" run x true
     says "$dir/nothing"
 }
@@ -96,7 +96,7 @@ test_openssl_cannot_be_used() {
     printf '%s\n' 'openssl_conf = all' '[all]' 'providers = some' '[some]' 'base = on' '[on]' \
         'activate = 1' >"$dir/openssl.cnf"
     expect 71 env OPENSSL_CONF="$dir/openssl.cnf" "$HOLDFAST" -u rediss://localhost run x true
-    says "OpenSSL cannot be used"
+    says "cannot initialize OpenSSL"
 }
 
 # Where the configuration of OpenSSL allows it, a server can do without a certificate. It does not get our password.
@@ -114,6 +114,18 @@ test_anonymous_server() {
         -u "rediss://localhost:$port" --cacert "$dir/good.pem" run x true
     says "no certificate"
     ! grep -q sesame "$dir/anonymous" || fail "the password was sent"
+}
+
+# A server without TLS: it says nothing to a handshake. That is said once, with what may be wrong.
+test_a_port_without_tls() {
+    start perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(Listen => 5, LocalAddr => "127.0.0.1") or die;
+        open F, ">", $ARGV[0]; print F $s->sockport; close F; while ($c = $s->accept) { push @all, $c }' "$dir/port"
+    wait_until file_filled "$dir/port"
+    for _ in 1 2 3; do # the end of the handshake and of the wait come in either order
+        expect 69 "$HOLDFAST" --tls -p "$(cat "$dir/port")" -t 1s run x true
+        says "does this server use TLS?"
+        case ${err##*cannot acquire} in *$'\n'*) fail "more after the error: $err" ;; esac
+    done
 }
 
 # Nobody shall believe to be encrypted who is not.

@@ -52,7 +52,9 @@ evil?[31m?       unknown   5c4dd3c1-6b2f-4c5       -       -     0       -     0
 nnnnnnnnnnnnnnnn unknown   5c4dd3c1-6b2f-4c5       -       -     0       -     0
 数据库备份       unknown   5c4dd3c1-6b2f-4c5       -       -     0       -     0" ]
 }
-first_row() { screen | sed -n 5p | grep -q "^$1"; }
+# rows_are NAMES: waited for, since a screen may be half drawn when it is looked at.
+rows_are() { [ "$(screen | sed -n '5,9s/ .*//p' | tr '\n' ' ')" = "$1" ]; }
+lines_are() { [ "$(screen | grep -c .)" = "$1" ]; }
 
 test_a_screen() {
     terminal
@@ -60,22 +62,21 @@ test_a_screen() {
     redis hset $'evil\e[31m\a' "$owner:17" 1 >/dev/null
     redis hset 数据库备份 "$owner:17" 1 >/dev/null
     redis hset "$(printf 'n%.0s' {1..200})" "$owner:17" 1 >/dev/null
-    start hf run busy -- sleep 100
+    start hf run busy -- stay
     wait_until locked busy
     start hf run busy -- true
     top_begins
     wait_until shows_five_locks
 
     keys "?"
-    wait_until on_screen 'Any key goes on'
+    wait_until on_screen 'Press any key'
     keys x
     wait_until on_screen '^NAME '
     keys n r
-    wait_until first_row 数据库备份
-    same "$(screen | sed -n '5,9s/ .*//p' | tr '\n' ' ')" '数据库备份 nnnnnnnnnnnnnnnn evil?[31m? calm busy '
+    wait_until rows_are '数据库备份 nnnnnnnnnnnnnnnn evil?[31m? calm busy '
     keys -l /cal
-    wait_until on_screen '^only with: cal_'
-    same "$(screen | sed -n '5,9s/ .*//p' | tr '\n' ' ')" 'calm '
+    wait_until on_screen '^only names or holders with: cal_'
+    wait_until rows_are 'calm '
     keys Enter
     wait_until on_screen "^only with 'cal': 1 of 5"
     keys / Escape
@@ -86,7 +87,7 @@ test_a_screen() {
 
     tmux resize-window -x 120 -y 8
     wait_until on_screen '^NAME +KIND +STATE '
-    same "$(screen | grep -c .)" 7
+    wait_until lines_are 7
     keys Down
     wait_until not_on_screen '^busy'
     tmux resize-window -x 30 -y 3
@@ -127,17 +128,17 @@ test_the_terminal_is_given_back() {
 # Above it there is a shell that does not look after jobs, as behind ssh: it goes on, since nobody else could make it.
 test_not_stopped_where_it_would_be_for_good() {
     terminal
-    tmux respawn-pane -k 'hf top -d 200ms; sleep 1000'
+    tmux respawn-pane -k 'hf top -d 200ms; stay'
     wait_until on_screen '^NAME '
     keys C-z "?" # what is typed meanwhile is not lost
-    wait_until on_screen 'Any key goes on'
+    wait_until on_screen 'Press any key'
     keys x
     wait_until on_screen '^NAME '
-    # nor if whoever began it has no use for that
-    tmux respawn-pane -k 'trap "" TSTP; hf top -d 200ms; sleep 1000'
+    # nor if its parent has no use for that
+    tmux respawn-pane -k 'trap "" TSTP; hf top -d 200ms; stay'
     wait_until on_screen '^NAME '
     keys C-z "?"
-    wait_until on_screen 'Any key goes on'
+    wait_until on_screen 'Press any key'
 }
 
 # The server goes and comes back: what was there is still shown, and that it is old.
@@ -150,11 +151,11 @@ test_without_a_server() {
     type_line "hf() { $TOOL -s $socket \"\$@\"; }"
     top_begins
     server_kill
-    wait_until on_screen '^as it was: '
-    on_screen '^calm ' || fail "$(screen)"
+    wait_until on_screen '^unchanged: '
+    wait_until on_screen '^calm '
     server_start
     wait_until on_screen '^holdfast top .* 0 locks'
-    not_on_screen '^as it was' || fail "$(screen)"
+    wait_until not_on_screen '^unchanged'
     keys q
     shell_again
     server_kill
@@ -169,8 +170,8 @@ shows_a_deadlock() {
 # Two scripts, each of which runs the other's lock inside its own.
 test_a_deadlock() {
     terminal
-    start hf run one -- sh -c 'until hf show --held two; do sleep 0.01; done; hf run two -- true'
-    start hf run two -- sh -c 'until hf show --held one; do sleep 0.01; done; hf run one -- true'
+    start hf run one -- sh -c 'until hf show --held two; do tick; done; hf run two -- true'
+    start hf run two -- sh -c 'until hf show --held one; do tick; done; hf run one -- true'
     top_begins
     wait_until shows_a_deadlock
     keys q
@@ -219,12 +220,54 @@ test_batch() {
     same "$status" 143
 }
 
+# Who it was is known, as long as it was seen alive.
+test_the_dead_are_known_by_name() {
+    start hf hold --no-stdin dead >/dev/null
+    local held=$pid
+    start hf top -b -d 100ms >"$dir/pictures"
+    wait_until grep -Eq "^dead +plain +alive +[^ ]+ $held holdfast" "$dir/pictures"
+    kill -KILL "$held"
+    wait_until grep -Eq "^dead +plain +gone " "$dir/pictures"
+    grep -Eq "^dead +plain +gone +[^ ]+ $held holdfast" "$dir/pictures" || fail "$(cat "$dir/pictures")"
+    kill "$pid"
+    redis del dead >/dev/null
+}
+
+# Several hold it at once: who stays has had nothing handed over, whichever of them comes first.
+pictures() { [ "$(grep -c '^NAME ' "$dir/pictures")" -gt "$1" ]; }
+next_picture() { wait_until pictures "$(($(grep -c '^NAME ' "$dir/pictures") + 1))"; }
+hands() { tac "$dir/pictures" | sed -n "s/^$1 .* \([0-9]*\)\$/\1/p" | head -n 1; }
+handed() { [ "$(hands "$1")" = "$2" ]; }
+test_readers_and_slots_hand_nothing_over() {
+    local first second
+    redis hset readers mode read "$owner:1" 1 "$owner:2" 1 >/dev/null
+    redis hset single "$owner:1" 1 >/dev/null
+    first=$(hf acquire --slots 3 --lease 1m slots) && second=$(hf acquire --slots 3 --lease 1m slots) || fail "no slots"
+    [[ $first < $second ]] || { local other=$first; first=$second; second=$other; }
+    start hf top -b -d 100ms >"$dir/pictures"
+    next_picture
+    redis hdel readers "$owner:1" >/dev/null
+    hf release slots "$first" || fail "not released"
+    next_picture
+    redis hset readers "$owner:0" 1 >/dev/null
+    next_picture
+    redis eval 'redis.call("hdel", KEYS[1], ARGV[1]) redis.call("hset", KEYS[1], ARGV[2], 1)' 1 single "$owner:1" "$owner:2" >/dev/null
+    wait_until handed single 1
+    same "$(hands readers)" 0 "hand-overs of readers"
+    same "$(hands slots)" 0 "hand-overs of slots"
+    kill "$pid"
+    hf release slots "$second"
+    redis del readers single >/dev/null
+}
+
 test_usage() {
     expect 64 hf top -d 1ms
     expect 64 hf top -n 0
     expect 64 hf top --sort colour
     expect 64 hf top a b
     expect 64 hf --json top
+    expect 71 eval 'hf top -b -n 1 >/dev/full'
+    says "cannot write to the standard output: No space left on device"
     expect 69 "$TOOL" -s "$dir/nowhere" -t 0.2s top -n 1
 }
 

@@ -12,7 +12,20 @@ test_help() {
     done
     expect 0 "$HOLDFAST" run --help
     case $out in *--on-lost*) ;; *) fail "help of run" ;; esac
+    expect 0 "$HOLDFAST" help --help
+    case $out in "Usage: holdfast [CONNECTION OPTIONS] help "*) ;; *) fail "$out" ;; esac
     expect 64 "$HOLDFAST" help nonsense
+}
+
+# Whatever is printed: what cannot be written is an error with its cause.
+test_output_that_cannot_be_written() {
+    local line
+    for line in help "help run" --help "run --help" "help --help" version "version --json" completion "completion run"; do
+        # shellcheck disable=SC2086
+        expect 71 eval '"$HOLDFAST" $line >/dev/full'
+        says "cannot write to the standard output: No space left on device"
+        same "$(wc -l <"$dir/err")" 1 "lines of $line"
+    done
 }
 
 test_version() {
@@ -26,9 +39,55 @@ test_version() {
 test_no_or_wrong_subcommand() {
     expect 64 "$HOLDFAST"
     expect 64 "$HOLDFAST" nonsense
-    says "'nonsense' is no subcommand"
+    says "unknown subcommand 'nonsense'"
     expect 64 "$HOLDFAST" --nonsense run x true
     says "unknown option --nonsense"
+}
+
+# A slip, or the word that another tool has for it.
+test_a_subcommand_that_was_meant() {
+    local typed
+    for typed in runn:run rnu:run elcet:elect aquire:acquire list:ls lock:run locks:ls status:show break:unlock renew:extend; do
+        expect 64 "$HOLDFAST" "${typed%:*}" x
+        says "unknown subcommand '${typed%:*}': did you mean '${typed#*:}'?"
+        expect 64 "$HOLDFAST" help "${typed%:*}"
+        says "did you mean '${typed#*:}'?"
+    done
+    expect 64 "$HOLDFAST" nonsense
+    case $err in *"did you mean"*) fail "$err" ;; esac
+    expect 64 "$HOLDFAST" run --waitt 5 x true
+    says "unknown option --waitt: did you mean --wait?"
+    expect 64 "$HOLDFAST" --urll=local: run x true
+    says "unknown option --urll: did you mean --url?"
+    expect 64 "$HOLDFAST" run --nonsense x true
+    case $err in *"did you mean"*) fail "$err" ;; esac
+}
+
+# Two options that contradict each other: neither wins in silence. One on the command line replaces one of the environment.
+test_options_exclude_each_other() {
+    local subcommand tail
+    for subcommand in run hold; do
+        tail=""
+        [ "$subcommand" = hold ] || tail=true
+        # shellcheck disable=SC2086
+        expect 64 "$HOLDFAST" -u redis://127.0.0.1:1 -t 200ms "$subcommand" --ttl 5 --lease 9 x $tail
+        says "--ttl and --lease exclude each other"
+        # shellcheck disable=SC2086
+        expect 64 "$HOLDFAST" -u redis://127.0.0.1:1 -t 200ms "$subcommand" -n -w 5 x $tail
+        says "-n and -w exclude each other"
+        # shellcheck disable=SC2086
+        expect 69 env HOLDFAST_TTL=5 HOLDFAST_WAIT=5 "$HOLDFAST" -u redis://127.0.0.1:1 -t 200ms "$subcommand" -n --lease 9 x $tail
+        # shellcheck disable=SC2086
+        expect 69 "$HOLDFAST" -u redis://127.0.0.1:1 -t 200ms "$subcommand" -n -w 0 x $tail
+    done
+    expect 64 env HOLDFAST_TTL=5 HOLDFAST_LEASE=9 "$HOLDFAST" run x true
+    says "HOLDFAST_LEASE and HOLDFAST_TTL exclude each other"
+    expect 64 "$HOLDFAST" -u redis://127.0.0.1:1 acquire --lease 9 --wait 5 --nb x
+    says "--wait and --nb exclude each other"
+    expect 64 "$HOLDFAST" -u redis://127.0.0.1:1 sem x acquire -n -w 5
+    says "-n and -w exclude each other"
+    expect 64 "$HOLDFAST" -u redis://127.0.0.1:1 latch -w 5 -n x wait
+    says "-w and -n exclude each other"
 }
 
 test_run_needs_name_and_command() {
@@ -53,7 +112,9 @@ test_values_are_checked() {
     for value in '' x 5x -1 nan inf 1e3 0x5 . 1.2.3 5ss '5 s' 99999999d; do
         expect 64 "$HOLDFAST" run --wait="$value" x true
     done
-    says "is no duration"
+    says "--wait: '99999999d' is not a duration: give a number with ms, s, m, h or d, such as 90s; ten years at most"
+    expect 64 "$HOLDFAST" hold --ttl 0 x
+    says "--ttl: '0' is too short: give a duration above 0, such as 90s"
     expect 64 "$HOLDFAST" run -E 256 x true
     expect 64 "$HOLDFAST" run -E -1 x true
     expect 64 "$HOLDFAST" run --signal NONSENSE x true
@@ -126,7 +187,7 @@ test_kinds_exclude_each_other() {
     says "-x and -N exclude each other"
     for value in 0 -1 x '' 1.5 2147483648; do
         expect 64 "$HOLDFAST" run --slots="$value" x true
-        says "is no number of slots"
+        says "is not a number of slots"
     done
 }
 
@@ -139,7 +200,7 @@ test_sem_and_latch() {
     says "a VERB is needed: set, down, wait, count or delete"
     expect 64 "$HOLDFAST" sem '' count
     expect 64 "$HOLDFAST" sem x nonsense
-    says "'nonsense' is no VERB: use set, acquire,"
+    says "unknown VERB 'nonsense': use set, acquire,"
     expect 64 "$HOLDFAST" latch x acquire
     expect 64 "$HOLDFAST" sem x set
     says "a number is needed after 'set'"
@@ -147,26 +208,26 @@ test_sem_and_latch() {
     expect 64 "$HOLDFAST" sem x count 3
     says "'count' takes no number"
     expect 64 "$HOLDFAST" sem x set 3 4
-    says "'set' takes one number, so '4' is too much"
+    says "'set' takes one number: unexpected argument '4'"
     expect 64 "$HOLDFAST" sem x -
     expect 64 "$HOLDFAST" sem -- -x -
-    says "'-' is no VERB"
+    says "unknown VERB '-'"
     expect 64 "$HOLDFAST" latch x down 1
     for words in "sem x set -1" "sem x acquire 0" "sem x release -3" "sem x try x" "sem x set 2147483648" \
         "sem x add 1.5" "sem x add -2147483648" "latch x set 0" "latch x set -1"; do
         # shellcheck disable=SC2086
         expect 64 "$HOLDFAST" $words
-        says "is no number for"
+        says "is not a number for"
     done
     expect 64 "$HOLDFAST" sem x release -w 5
-    says "-w is not for 'release', which does not wait"
+    says "-w cannot be used with 'release', which does not wait"
     expect 64 "$HOLDFAST" sem x try -w 5
     expect 64 "$HOLDFAST" latch -n x down
     expect 64 "$HOLDFAST" sem x acquire --ttl 5
-    says "--ttl is not for 'acquire'"
+    says "--ttl cannot be used with 'acquire'"
     expect 64 "$HOLDFAST" latch x set 1 --ttl 5
     expect 64 "$HOLDFAST" sem x acquire -w soon
-    says "is no duration"
+    says "is not a duration"
     expect 64 "$HOLDFAST" sem x acquire -E 256
     expect 64 "$HOLDFAST" sem x set 3 --ttl 0
     expect 64 "$HOLDFAST" sem x acquire --nonsense
@@ -186,12 +247,40 @@ test_url_or_parts() {
     expect 64 "$HOLDFAST" -u nonsense://x run x true
     expect 64 "$HOLDFAST" -u 'redis://localhost/notanumber' run x true
     expect 64 env HOLDFAST_QUIET=perhaps "$HOLDFAST" run x true
-    says "HOLDFAST_QUIET is neither yes nor no"
+    says "HOLDFAST_QUIET must be yes or no"
+}
+
+# A url that is wrong is not repeated, since it may have a password in it: so where it came from is said.
+test_where_a_wrong_url_came_from() {
+    expect 64 "$HOLDFAST" -u nonsense://x run x true
+    says "holdfast: -u: the scheme is unknown"
+    expect 64 env HOLDFAST_URL=localhost REDIS_URL=redis://127.0.0.1:1 "$HOLDFAST" run x true
+    says "holdfast: HOLDFAST_URL: the scheme is missing"
+    expect 64 env REDIS_URL=redis://host:notaport "$HOLDFAST" run x true
+    says "holdfast: REDIS_URL: the port is not a number"
+    expect 64 "$HOLDFAST" -h "a b" run x true
+    case $err in *REDIS_URL* | *"-u"*) fail "$err" ;; esac
+}
+
+# What was typed, why it is wrong, and what would be right.
+test_words_that_are_not_known() {
+    expect 64 "$HOLDFAST" run --signal TREM x true
+    says "--signal: 'TREM' is not a signal: give a name such as TERM, or a number"
+    expect 64 "$HOLDFAST" run -N 0 x true
+    says "-N: '0' is not a number of slots: give 1 or more"
+    expect 64 "$HOLDFAST" ls --sort nme
+    says "--sort: 'nme' is not one of name, age, ttl, wait or waiters"
+    expect 64 "$HOLDFAST" top --sort nme
+    says "--sort: 'nme' is not one of name, age"
+    expect 64 "$HOLDFAST" doctor --skip evction
+    says "--skip: unknown check 'evction': give a name from the output of 'holdfast doctor'"
+    expect 64 "$HOLDFAST"
+    says "a SUBCOMMAND is needed, such as run or ls"
 }
 
 test_unlock_without_force_explains() {
     expect 1 "$HOLDFAST" -u redis://127.0.0.1:1 unlock x
-    says "--force"
+    says "'x': only its holder can release it: end that process, or break the lock with --force"
 }
 
 test_messages_as_json() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What is said: nothing that a terminal would obey, whoever wrote it; and the library's warnings, once, unless
+# What is said: nothing that a terminal would obey, no matter who wrote it; and the library's warnings, once, unless
 # -q is given.
 . "$(dirname "$0")/lib.sh"
 server_start
@@ -71,7 +71,7 @@ test_words_of_the_server_are_disarmed() {
 
 test_hold_without_input_says_so() {
     expect 0 hf hold h
-    says "the standard input has ended, so the lock is released at once; with --no-stdin"
+    says "standard input is at its end, so the lock is released at once; use --no-stdin"
     case $out in '{"name":"h",'*) ;; *) fail "$out" ;; esac
     free h || fail "still locked"
     expect 0 hf hold -N 2 slots
@@ -91,7 +91,7 @@ test_hold_without_input_says_so() {
 }
 
 test_warning_of_eviction() {
-    local pattern="may evict locks when its memory is full (maxmemory-policy allkeys-lru): use noeviction"
+    local pattern="may evict locks when its memory is full (maxmemory-policy allkeys-lru): set it to noeviction"
     redis config set maxmemory-policy allkeys-lru >/dev/null
     expect 0 hf run a true
     same "$err" "" "without a limit nothing is evicted"
@@ -121,7 +121,7 @@ test_waiting_says_why() {
     wait_until file_filled "$dir/said"
     grep -q "nothing.sock" "$dir/said" || fail "$(cat "$dir/said")"
     wait_until grep -q "^holdfast: waiting for 'a' is held up" "$dir/said"
-    sleep 0.5 # neither must be said again, which no event can tell
+    sleep 0.5 # neither must be said again, and there is no server that could show that it was tried again
     same "$(wc -l <"$dir/said")" 2 "lines"
     kill -TERM "$pid"
     finish "$pid"
@@ -137,6 +137,43 @@ test_not_said_twice() {
     same "$(wc -l <"$dir/err")" 1 "lines"
     expect 69 "$HOLDFAST" -s "$dir/nothing.sock" show a
     same "$(wc -l <"$dir/err")" 1 "lines"
+}
+
+# What a program would look for is in fields of its own.
+test_json_has_code_lock_and_server() {
+    redis hset facts 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:17 1 >/dev/null
+    expect 75 hf --json run -n facts true
+    same "$err" '{"program":"holdfast","level":"notice","message":"'"'facts': another owner holds the lock"'","code":"HF_EBUSY","lock":"facts","server":"'"$socket"'"}'
+    redis del facts >/dev/null
+    redis set facts text >/dev/null
+    expect 65 hf --json run facts true
+    case $err in *'"code":"HF_EWRONGTYPE","lock":"facts","server":"'"$socket"'"}'*) ;; *) fail "$err" ;; esac
+    redis del facts >/dev/null
+    expect 69 "$HOLDFAST" --json -t 300ms -u redis://user:s3cret@127.0.0.1:1 run facts true
+    case $err in *'"code":"HF_EUNREACH","lock":"facts","server":"127.0.0.1:1"}'*) ;; *) fail "$err" ;; esac
+    case $err in *s3cret*) fail "$err" ;; esac
+    expect 64 "$HOLDFAST" --json -u 'redis://:s3?cret@127.0.0.1' run facts true
+    case $err in *s3* | *'"server"'*) fail "$err" ;; esac
+    expect 79 hf --json release facts 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:17
+    case $err in *'"code":"HF_ELOST","lock":"facts","server":"'"$socket"'"}'*) ;; *) fail "$err" ;; esac
+    expect 64 "$HOLDFAST" --json run facts
+    case $err in *'"code"'* | *'"lock"'*) fail "$err" ;; esac
+}
+
+# -v names the holder, also of a lock that is not waited for.
+test_busy_tells_the_holder() {
+    start hf run --label "nightly backup" taken stay
+    wait_until locked taken
+    expect 75 hf -v run -n taken true
+    says "'taken': held by $(hostname) $(holder_of "$pid") nightly_backup"
+    expect 75 hf hold -n -v taken
+    says "'taken': held by "
+    expect 75 hf acquire -n -v --lease 5 taken
+    says "'taken': held by "
+    expect 75 hf run -n taken true
+    case $err in *"held by"*) fail "$err" ;; esac
+    kill -TERM "$pid"
+    finish "$pid"
 }
 
 run_tests

@@ -37,9 +37,9 @@ void mutex_java_waits_for_c(void **state) {
     hf_lock *lock = c_lock(client, HF_PLAIN, "m2");
     assert_hf(HF_OK, hf_lock_acquire(lock));
     assert_java("ok", "open j1 mutex /m2 m2");
-    int waiting = remote_send(suite.java, "lock m2 thread=%d", thread);
+    int waiting = java_send(suite.java, "lock m2 thread=%d", thread);
     assert_nodes("/m2", 2);
-    assert_false(remote_answered(suite.java, waiting));
+    assert_false(java_answered(suite.java, waiting));
     assert_hf(HF_OK, hf_lock_release(lock));
     assert_java_ends("ok true", waiting);
     assert_hf(HF_EBUSY, hf_lock_try(lock));
@@ -51,7 +51,7 @@ void mutex_java_waits_for_c(void **state) {
 }
 
 /* Java holds; C, Java and C stand behind it, and each comes when the one before has gone. */
-void mutex_mixed_line_in_order(void **state) {
+void mutex_mixed_queue_in_order(void **state) {
     (void)state;
     int first = java_thread(), third = java_thread();
     hf_client *clients[2] = {c_client(SESSION_MS), c_client(SESSION_MS)};
@@ -62,14 +62,14 @@ void mutex_mixed_line_in_order(void **state) {
     assert_java("ok true", "lock m3 thread=%d", first);
     hf_op *op2 = c_acquire_start(second);
     assert_nodes("/m3", 2);
-    int waiting = remote_send(suite.java, "lock m3b thread=%d", third);
+    int waiting = java_send(suite.java, "lock m3b thread=%d", third);
     assert_nodes("/m3", 3);
     hf_op *op4 = c_acquire_start(fourth);
     assert_nodes("/m3", 4);
 
     assert_java("ok", "unlock m3 thread=%d", first);
     hf_owner owner2 = c_acquired(op2);
-    assert_false(remote_answered(suite.java, waiting));
+    assert_false(java_answered(suite.java, waiting));
     assert_hf(HF_EPENDING, hf_op_wait(op4, 0, NULL));
     assert_hf(HF_OK, hf_lock_release_as(second, owner2));
     assert_java_ends("ok true", waiting);
@@ -82,7 +82,7 @@ void mutex_mixed_line_in_order(void **state) {
     hf_close(clients[1]);
 }
 
-/* By counting at home: there is one node, whoever nests. */
+/* By counting at home: there is one node, no matter who nests. */
 void mutex_nests_on_either_side(void **state) {
     (void)state;
     int thread = java_thread();
@@ -233,7 +233,7 @@ void mutex_survey_names_java(void **state) {
     assert_hf(HF_OK, hf_op_wait(held, HANG_MS, NULL));
     hf_op_free(held);
     assert_hf(HF_OK, hf_lock_acquire_start(javas, &options, NULL, NULL, &waits));
-    int waiting = remote_send(suite.java, "lock s8c thread=%d", thread);
+    int waiting = java_send(suite.java, "lock s8c thread=%d", thread);
     assert_nodes("/s8/java", 2);
     assert_nodes("/s8/c", 2);
 
@@ -261,13 +261,13 @@ void mutex_killed_java_holder(void **state) {
     struct remote *doomed = java_new(DOOMED_SESSION_MS);
     hf_client *client = c_client(SESSION_MS);
     hf_lock *lock = c_lock(client, HF_PLAIN, "m9");
-    assert_string_equal(remote_call(doomed, "open c mutex /m9 m9"), "ok");
-    assert_string_equal(remote_call(doomed, "lock m9"), "ok true");
+    assert_string_equal(java_call(doomed, "open c mutex /m9 m9"), "ok");
+    assert_string_equal(java_call(doomed, "lock m9"), "ok true");
     hf_op *op = c_acquire_start(lock);
     assert_true(wait_behind_java("/m9", 2, op));
-    remote_kill(doomed);
+    java_kill(doomed);
     assert_hf(HF_OK, hf_lock_release_as(lock, c_acquired(op)));
-    remote_free(doomed);
+    java_free(doomed);
     hf_lock_free(lock);
     hf_close(client);
 }
@@ -291,7 +291,7 @@ void mutex_killed_c_holder(void **state) {
     pid_t doomed = run_child(hold_for_ever, "m10");
     assert_nodes("/m10", 1);
     assert_java("ok", "open j1 mutex /m10 m10");
-    int waiting = remote_send(suite.java, "lock m10 thread=%d", thread);
+    int waiting = java_send(suite.java, "lock m10 thread=%d", thread);
     assert_true(wait_behind_c("/m10", 2, waiting));
     kill_child(doomed);
     assert_java_ends("ok true", waiting);

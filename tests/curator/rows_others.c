@@ -17,7 +17,7 @@ static void assert_java_leases(const char *answer) {
         fail_msg("Curator has no lease: %s", answer);
 }
 
-/* One total for both, whoever sets it, and one number of leases. */
+/* One total for both, no matter who sets it, and one number of leases. */
 void permits_cross(void **state) {
     (void)state;
     int thread = java_thread();
@@ -30,18 +30,18 @@ void permits_cross(void **state) {
     assert_hf(HF_OK, hf_permits_total(permits, &number));
     assert_int_equal(number, 2);
     assert_hf(HF_OK, hf_permits_acquire(permits, &id));
-    assert_java_leases(remote_call(suite.java, "acquire p1 thread=%d", thread));
+    assert_java_leases(java_call(suite.java, "acquire p1 thread=%d", thread));
     assert_hf(HF_EBUSY, hf_permits_try(permits, &none));
     assert_java("ok false", "acquire p1 wait=200 thread=%d", thread);
     assert_hf(HF_OK, hf_permits_taken(permits, &number));
     assert_int_equal(number, 2);
     assert_hf(HF_OK, hf_permits_release(permits, &id));
-    assert_java_leases(remote_call(suite.java, "acquire p1 thread=%d", thread));
+    assert_java_leases(java_call(suite.java, "acquire p1 thread=%d", thread));
     assert_java("ok", "release p1 thread=%d", thread);
     assert_java("ok", "release p1 thread=%d", thread);
     assert_nodes("/p1/leases", 0);
     assert_hf(HF_OK, hf_permits_set(permits, 5));
-    assert_java_leases(remote_call(suite.java, "acquire p1 n=5 thread=%d", thread));
+    assert_java_leases(java_call(suite.java, "acquire p1 n=5 thread=%d", thread));
     assert_hf(HF_OK, hf_permits_available(permits, &number));
     assert_int_equal(number, 0);
     hf_permits_free(permits);
@@ -57,11 +57,11 @@ void permits_wait_on_either_side(void **state) {
     assert_hf(HF_OK, hf_permits_set(permits, 1));
     assert_java("ok", "open j1 permits /p2 p2");
     assert_hf(HF_OK, hf_permits_acquire(permits, &id));
-    int waiting = remote_send(suite.java, "acquire p2 thread=%d", thread);
+    int waiting = java_send(suite.java, "acquire p2 thread=%d", thread);
     assert_nodes("/p2/leases", 2); /* Curator's own, which is one too many, and then waits */
-    assert_false(remote_answered(suite.java, waiting));
+    assert_false(java_answered(suite.java, waiting));
     assert_hf(HF_OK, hf_permits_release(permits, &id));
-    assert_java_leases(remote_answer(suite.java, waiting));
+    assert_java_leases(java_answer(suite.java, waiting));
 
     hf_op *op = NULL;
     assert_hf(HF_OK, hf_permits_acquire_start(permits, NULL, &next, NULL, NULL, &op));
@@ -82,16 +82,16 @@ void permits_of_the_killed_come_back(void **state) {
     hf_permits *permits = permits_of(client, "p3");
     hf_permit_id id;
     assert_hf(HF_OK, hf_permits_set(permits, 1));
-    assert_string_equal(remote_call(doomed, "open c permits /p3 p3"), "ok");
-    assert_java_leases(remote_call(doomed, "acquire p3"));
+    assert_string_equal(java_call(doomed, "open c permits /p3 p3"), "ok");
+    assert_java_leases(java_call(doomed, "acquire p3"));
     hf_op *op = NULL;
     assert_hf(HF_OK, hf_permits_acquire_start(permits, NULL, &id, NULL, NULL, &op));
     assert_true(wait_behind_java("/p3/locks", 1, op));
-    remote_kill(doomed);
+    java_kill(doomed);
     assert_hf(HF_OK, hf_op_wait(op, HANG_MS, NULL));
     hf_op_free(op);
     assert_hf(HF_OK, hf_permits_release(permits, &id));
-    remote_free(doomed);
+    java_free(doomed);
     hf_permits_free(permits);
     hf_close(client);
 }
@@ -144,10 +144,10 @@ void latch_is_a_barrier(void **state) {
 
     assert_hf(HF_OK, hf_latch_try_set(latch, 2, &set));
     assert_true(set);
-    int waiting = remote_send(suite.java, "await l1 thread=%d", thread);
+    int waiting = java_send(suite.java, "await l1 thread=%d", thread);
     assert_watched("/l1", 1);
     assert_hf(HF_OK, hf_latch_count_down(latch));
-    assert_false(remote_answered(suite.java, waiting));
+    assert_false(java_answered(suite.java, waiting));
     assert_hf(HF_OK, hf_latch_count_down(latch));
     assert_java_ends("ok true", waiting);
     hf_latch_free(latch);
@@ -174,7 +174,7 @@ void multi_crosses(void **state) {
     assert_hf(HF_OK, hf_lock_acquire(all));
     assert_int_equal(zk_count(suite.eyes, "/all/a"), 1);
     assert_int_equal(zk_count(suite.eyes, "/all/b"), 1);
-    int waiting = remote_send(suite.java, "lock all thread=%d", thread);
+    int waiting = java_send(suite.java, "lock all thread=%d", thread);
     assert_nodes("/all/a", 2);
     assert_hf(HF_OK, hf_lock_release(all));
     assert_java_ends("ok true", waiting);

@@ -50,17 +50,17 @@ void rw_readers_queue_behind_a_writer(void **state) {
     assert_java("ok true", "lock rw2-r thread=%d", thread);
     hf_op *writer = c_acquire_start(both.write);
     assert_nodes("/rw2", 2);
-    int reader = remote_send(suite.java, "lock rw2-r2 thread=%d", late);
+    int reader = java_send(suite.java, "lock rw2-r2 thread=%d", late);
     assert_nodes("/rw2", 3);
-    assert_false(remote_answered(suite.java, reader));
+    assert_false(java_answered(suite.java, reader));
     assert_java("ok", "unlock rw2-r thread=%d", thread);
     hf_owner owner = c_acquired(writer);
-    assert_false(remote_answered(suite.java, reader));
+    assert_false(java_answered(suite.java, reader));
     assert_hf(HF_OK, hf_lock_release_as(both.write, owner));
     assert_java_ends("ok true", reader);
 
     /* And the other way round: C wants to read behind Java's writer. */
-    int java_writer = remote_send(suite.java, "lock rw2-w thread=%d", thread);
+    int java_writer = java_send(suite.java, "lock rw2-w thread=%d", thread);
     assert_nodes("/rw2", 2);
     hf_op *behind = c_acquire_start(both.read);
     assert_nodes("/rw2", 3);
@@ -100,16 +100,16 @@ void rw_downgrade_by_c(void **state) {
     struct both both = open_both("rw4");
     assert_hf(HF_OK, hf_lock_acquire(both.write));
     assert_hf(HF_OK, hf_lock_acquire(both.read));
-    int reader = remote_send(suite.java, "lock rw4-r thread=%d", reads);
+    int reader = java_send(suite.java, "lock rw4-r thread=%d", reads);
     assert_nodes("/rw4", 3);
-    int writer = remote_send(suite.java, "lock rw4-w thread=%d", writes);
+    int writer = java_send(suite.java, "lock rw4-w thread=%d", writes);
     assert_nodes("/rw4", 4);
     assert_hf(HF_OK, hf_lock_release(both.write));
     assert_java_ends("ok true", reader);
-    assert_false(remote_answered(suite.java, writer));
+    assert_false(java_answered(suite.java, writer));
     assert_java("ok", "unlock rw4-r thread=%d", reads);
     assert_nodes("/rw4", 2);
-    assert_false(remote_answered(suite.java, writer));
+    assert_false(java_answered(suite.java, writer));
     assert_hf(HF_OK, hf_lock_release(both.read));
     assert_java_ends("ok true", writer);
     assert_java("ok", "unlock rw4-w thread=%d", writes);

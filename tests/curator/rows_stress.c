@@ -1,10 +1,10 @@
 /*
- * Java threads and C processes at one mutex, of which some are killed: never two inside at once, and everybody who lives
- * goes on.
+ * Java threads and C processes contend for one mutex, and some are killed: never two inside at
+ * once, and all live ones continue.
  *
- * What is inside is a file that all have mapped (Stress.java says how it is laid out). A worker that is killed inside
- * leaves its number there; whoever comes next may find it, since the driver has noted the death before the server can
- * have let go of the lock.
+ * The critical section is a file that all have mapped (Stress.java has its layout). A worker that
+ * is killed inside leaves its number there. The next client may find it, since the driver records
+ * the death before the server can have released the lock.
  */
 #include "suite.h"
 
@@ -45,7 +45,7 @@ static void be_inside(int64_t worker) {
         place->meetings++;
     place->inside = worker;
     int64_t counter = place->counter;
-    sleep_ms(worker % 2);
+    linger(worker % 2);
     place->counter = counter + 1;
     if (place->inside != worker)
         place->meetings++;
@@ -79,9 +79,9 @@ static pid_t start_c(int64_t worker) {
 }
 
 static int start_java(struct remote *java, const char *client, int64_t worker) {
-    remote_call(java, "open %s mutex /stress stress-%d", client, (int)worker);
-    return remote_send(java, "stress stress-%d file=%s worker=%d thread=%d", (int)worker, path,
-                       (int)worker, (int)worker + 1000);
+    java_call(java, "open %s mutex /stress stress-%d", client, (int)worker);
+    return java_send(java, "stress stress-%d file=%s worker=%d thread=%d", (int)worker, path,
+                     (int)worker, (int)worker + 1000);
 }
 
 struct progress {
@@ -114,9 +114,9 @@ static void kill_one_of_each(int64_t worker) {
     kill(c, SIGKILL);
     place->dead[worker] = 1;
     wait_exit(c, HANG_MS);
-    remote_kill(java);
+    java_kill(java);
     place->dead[worker + 1] = 1;
-    remote_free(java);
+    java_free(java);
 }
 
 void mixed_stress_with_kills(void **state) {
@@ -138,7 +138,7 @@ void mixed_stress_with_kills(void **state) {
     for (int i = 0; i < C_WORKERS; i++)
         assert_true(expect_exit(children[i], 0, HANG_MS));
     for (int i = 0; i < JAVA_WORKERS; i++)
-        assert_memory_equal(remote_answer(suite.java, commands[i]), "ok ", 3);
+        assert_memory_equal(java_answer(suite.java, commands[i]), "ok ", 3);
 
     int64_t done = 0;
     for (int i = 0; i < 64; i++)

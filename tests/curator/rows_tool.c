@@ -19,14 +19,14 @@ static bool page_shows(const char *text) {
     return shows;
 }
 
-void tool_tells_of_java(void **state) {
+void tool_reports_java(void **state) {
     (void)state;
     int holder = java_thread(), waiter = java_thread();
     tool_use(zk_url(suite.zk));
     assert_java("ok", "open j1 mutex /seen seen");
     assert_java("ok", "open j2 mutex /seen seen-by-2");
     assert_java("ok true", "lock seen thread=%d", holder);
-    int waiting = remote_send(suite.java, "lock seen-by-2 thread=%d", waiter);
+    int waiting = java_send(suite.java, "lock seen-by-2 thread=%d", waiter);
     assert_nodes("/seen", 2);
 
     assert_true(tool_says("ls seen", "seen  plain  connected  session 0x"));
@@ -74,7 +74,7 @@ void tool_finds_a_deadlock_with_java(void **state) {
     assert_java("ok", "open j1 mutex /knot-java knot-java");
     assert_java("ok", "open j1 mutex /knot-c knot-c");
     assert_java("ok true", "lock knot-java thread=%d", thread);
-    int waiting = remote_send(suite.java, "lock knot-c thread=%d", thread);
+    int waiting = java_send(suite.java, "lock knot-c thread=%d", thread);
     assert_nodes("/knot-c", 2);
     assert_hf(HF_OK, hf_lock_acquire_start(wanted, &options, NULL, NULL, &op));
     assert_nodes("/knot-java", 2);
@@ -103,10 +103,10 @@ void tool_sees_a_dead_java_go(void **state) {
     (void)state;
     struct remote *java = java_new(DOOMED_SESSION_MS);
     tool_use(zk_url(suite.zk));
-    assert_string_equal(remote_call(java, "open c mutex /doomed doomed"), "ok");
-    assert_string_equal(remote_call(java, "lock doomed"), "ok true");
-    remote_kill(java);
+    assert_string_equal(java_call(java, "open c mutex /doomed doomed"), "ok");
+    assert_string_equal(java_call(java, "lock doomed"), "ok true");
+    java_kill(java);
     assert_true(wait_until(is_free, NULL, HANG_MS));
     assert_true(zk_wait_children(suite.eyes, "/doomed", 0, HANG_MS));
-    remote_free(java);
+    java_free(java);
 }

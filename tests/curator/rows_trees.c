@@ -10,7 +10,7 @@
 
 /* What is beneath /t-NAME; the caller frees it. */
 static char *tree_of(const char *name) {
-    const char *answer = remote_call(suite.java, "tree j1 /t-%s", name);
+    const char *answer = java_call(suite.java, "tree j1 /t-%s", name);
     char *copy = strdup(answer);
     assert_non_null(copy);
     return copy;
@@ -33,7 +33,7 @@ void mutex_leaves_the_same_tree(void **state) {
     hf_lock *lock = c_lock(client, HF_FAIR, "t-mutex");
     assert_java("ok", "open j1 mutex /t-mutex t-mutex");
     assert_java("ok true", "lock t-mutex thread=%d", holder);
-    int waiting = remote_send(suite.java, "lock t-mutex thread=%d", waiter);
+    int waiting = java_send(suite.java, "lock t-mutex thread=%d", waiter);
     assert_nodes("/t-mutex", 2);
     char *by_java = tree_of("mutex");
     assert_java("ok", "unlock t-mutex thread=%d", holder);
@@ -61,7 +61,7 @@ void mutex_leaves_the_same_tree(void **state) {
 
 /* Before 5.5 a writer that reads draws a number of its own for that (CURATOR-621), which ours never does. */
 static bool has_old_downgrade(void) {
-    const char *version = getenv("HF_CURATOR_VERSION");
+    const char *version = java_version(JAVA_CURATOR);
     int major, minor;
     return version != NULL && sscanf(version, "%d.%d", &major, &minor) == 2 &&
            (major < 5 || (major == 5 && minor < 5));
@@ -79,7 +79,7 @@ void readwrite_leaves_the_same_tree(void **state) {
     assert_java("ok", "readwrite j1 /t-rw t-r t-w");
     assert_java("ok true", "lock t-w thread=%d", thread);
     assert_java("ok true", "lock t-r thread=%d", thread);
-    int waiting = remote_send(suite.java, "lock t-r thread=%d", other);
+    int waiting = java_send(suite.java, "lock t-r thread=%d", other);
     assert_nodes("/t-rw", 3);
     char *by_java = tree_of("rw");
     assert_java("ok", "unlock t-w thread=%d", thread);
@@ -121,8 +121,8 @@ void permits_leave_the_same_tree(void **state) {
     assert_hf(HF_OK, hf_permits_new(client, "t-permits", &permits));
     assert_java("ok", "open j1 permits /t-permits t-permits");
     assert_java("ok", "total t-permits to=3");
-    assert_memory_equal(remote_call(suite.java, "acquire t-permits n=2 thread=%d", thread),
-                        "ok _c_", 6);
+    assert_memory_equal(java_call(suite.java, "acquire t-permits n=2 thread=%d", thread), "ok _c_",
+                        6);
     char *by_java = tree_of("permits");
     assert_java("ok", "release t-permits thread=%d", thread);
     assert_java("ok", "release t-permits thread=%d", thread);

@@ -4,8 +4,9 @@
 
 #include <holdfast/holdfast.h>
 
+#include "support/assert_hf.h"
+#include "support/java.h"
 #include "support/new_lock.h"
-#include "support/remote.h"
 #include "support/wait.h"
 #include "support/zk.h"
 #include "support/zk_client.h"
@@ -18,9 +19,8 @@
 
 #include <cmocka.h>
 
-#define HANG_MS 60000
 #define SESSION_MS 30000
-#define DOOMED_SESSION_MS 5000 /* of those who are killed, and whose end is waited for */
+#define DOOMED_SESSION_MS 5000 /* of clients that are killed, and whose end is waited for */
 
 struct suite {
     struct zk *zk;
@@ -36,9 +36,9 @@ struct remote *java_new(int64_t session_ms);
 /* An actor nobody has used yet: a failed row may leave one blocked, and must not take others along. */
 int java_thread(void);
 
-#define assert_java(answer, ...) assert_string_equal(remote_call(suite.java, __VA_ARGS__), answer)
+#define assert_java(answer, ...) assert_string_equal(java_call(suite.java, __VA_ARGS__), answer)
 #define assert_java_ends(answer, command)                                                          \
-    assert_string_equal(remote_answer(suite.java, command), answer)
+    assert_string_equal(java_answer(suite.java, command), answer)
 
 hf_client *c_client(int64_t session_ms);
 hf_lock *c_lock(hf_client *client, any_kind kind, const char *name);
@@ -55,16 +55,12 @@ bool wait_watched(const char *path, int sessions);
 bool wait_behind_java(const char *path, int nodes, hf_op *op);
 bool wait_behind_c(const char *path, int nodes, int command);
 
-/* Asserts a result code and prints the library's own words when it is another. */
-#define assert_hf(expected, actual) assert_hf_at((expected), (actual), __FILE__, __LINE__)
-void assert_hf_at(int expected, int actual, const char *file, int line);
-
 /* ---- The rows, by file ----------------------------------------------------------------------- */
 
 /* rows_mutex.c */
 void mutex_c_waits_for_java(void **state);
 void mutex_java_waits_for_c(void **state);
-void mutex_mixed_line_in_order(void **state);
+void mutex_mixed_queue_in_order(void **state);
 void mutex_nests_on_either_side(void **state);
 void mutex_timed_waits_give_up(void **state);
 void mutex_revoked_node_stays_held(void **state);
@@ -96,7 +92,7 @@ void semaphore_leaves_the_same_tree(void **state);
 void multi_leaves_the_same_tree(void **state);
 
 /* rows_tool.c */
-void tool_tells_of_java(void **state);
+void tool_reports_java(void **state);
 void tool_finds_a_deadlock_with_java(void **state);
 void tool_sees_a_dead_java_go(void **state);
 

@@ -6,9 +6,7 @@
  * program is built on the first run; where Java or Maven is missing, or Maven cannot fetch Curator, the suite is skipped
  * (exit status 77) with the reason.
  *
- * Environment: HF_CURATOR_DIR is where the jars are kept (else the build's own directory); HF_CURATOR_VERSION takes another
- * Curator than the pom's, e.g. 5.4.0; HF_CURATOR_ONLY=pattern runs only the rows that match; HF_SOAK makes the stress
- * long.
+ * Environment: HF_CURATOR_VERSION takes another Curator than the pom's, e.g. 5.4.0; HF_SOAK makes the stress long.
  */
 #include "suite.h"
 
@@ -16,41 +14,20 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#define EXIT_SKIPPED 77
 
 struct suite suite;
 
 /* ---- Java side ------------------------------------------------------------------------------- */
 
-static struct remote *start_jvm(void) {
-    char classpath[4096];
-    const char *dir = zk_build_dir(), *version = getenv("HF_CURATOR_VERSION");
-    int length = snprintf(classpath, sizeof classpath, "%s/curator.jar:%s/%s%s/*", dir, dir,
-                          version != NULL ? "curator-" : "lib", version != NULL ? version : "");
-    if (length >= (int)sizeof classpath)
-        support_die("the path of the jars is too long");
-
-    /* Small and quick to start: it shares two cores with everything else that is being tested. */
-    const char *const argv[] = {
-        "java",     "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
-        "-Xmx256m", "-Xshare:auto",     "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
-        "-cp",      classpath,          "holdfast.curator.Main",
-        NULL};
-    return remote_start(argv);
-}
-
 static void make_client(struct remote *java, const char *name, int64_t session_ms) {
-    const char *answer = remote_call(java, "client %s 127.0.0.1:%d session=%lld", name,
-                                     zk_port(suite.zk), (long long)session_ms);
+    const char *answer =
+        java_call(java, "client %s %s session=%lld", name, zk_url(suite.zk), (long long)session_ms);
     if (strcmp(answer, "ok") != 0)
         fail_msg("Curator does not connect: %s", answer);
 }
 
 struct remote *java_new(int64_t session_ms) {
-    struct remote *java = start_jvm();
+    struct remote *java = java_start(JAVA_CURATOR);
     make_client(java, "c", session_ms);
     return java;
 }
@@ -91,14 +68,6 @@ hf_owner c_acquired(hf_op *op) {
     return result.owner;
 }
 
-void assert_hf_at(int expected, int actual, const char *file, int line) {
-    if (expected == actual)
-        return;
-    print_error("expected %s, got %s (%s)\n", hf_error_name(expected), hf_error_name(actual),
-                actual == HF_OK ? "" : hf_last_error()->text);
-    _fail(file, line);
-}
-
 struct behind {
     const char *path;
     int nodes;
@@ -110,7 +79,7 @@ static bool is_behind(void *arg) {
     const struct behind *behind = arg;
     return zk_count(suite.eyes, behind->path) == behind->nodes ||
            (behind->op != NULL ? hf_op_wait(behind->op, 0, NULL) != HF_EPENDING
-                               : remote_answered(suite.java, behind->command));
+                               : java_answered(suite.java, behind->command));
 }
 
 bool wait_behind_java(const char *path, int nodes, hf_op *op) {
@@ -159,15 +128,14 @@ static void open_stage(void) {
                                  .config = (const char *const[]){"maxSessionTimeout=60000", NULL}};
     suite.zk = zk_start(&options);
     suite.eyes = zk_client_open(zk_port(suite.zk));
-    suite.java = start_jvm();
+    suite.java = java_start(JAVA_CURATOR);
     make_client(suite.java, "j1", SESSION_MS);
     make_client(suite.java, "j2", SESSION_MS);
     suite.row_ended = true;
 }
 
 static void close_stage(void) {
-    remote_kill(suite.java);
-    remote_free(suite.java);
+    java_kill_all();
     zk_client_close(suite.eyes);
     zk_free(suite.zk);
 }
@@ -201,20 +169,6 @@ static void play_row(void **state) {
     suite.row_ended = true;
 }
 
-/* Returns the exit status of build.sh; its output tells why when it cannot. */
-static int build_java(void) {
-    pid_t pid = fork();
-    if (pid == 0) {
-        execl(HF_CURATOR_BUILD, HF_CURATOR_BUILD, zk_build_dir(), getenv("HF_CURATOR_VERSION"),
-              (char *)NULL);
-        _exit(1);
-    }
-    int status;
-    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
-        return 1;
-    return WEXITSTATUS(status);
-}
-
 #define ROW(name)                                                                                  \
     {                                                                                              \
 #name, play_row, start_row, NULL, (void (*[1])(void **)) {                                 \
@@ -226,7 +180,7 @@ int main(void) {
     const struct CMUnitTest rows[] = {
         ROW(mutex_c_waits_for_java),
         ROW(mutex_java_waits_for_c),
-        ROW(mutex_mixed_line_in_order),
+        ROW(mutex_mixed_queue_in_order),
         ROW(mutex_nests_on_either_side),
         ROW(mutex_timed_waits_give_up),
         ROW(mutex_revoked_node_stays_held),
@@ -250,7 +204,7 @@ int main(void) {
         ROW(permits_leave_the_same_tree),
         ROW(semaphore_leaves_the_same_tree),
         ROW(multi_leaves_the_same_tree),
-        ROW(tool_tells_of_java),
+        ROW(tool_reports_java),
         ROW(tool_finds_a_deadlock_with_java),
         ROW(tool_sees_a_dead_java_go),
         ROW(mixed_stress_with_kills),
@@ -258,11 +212,9 @@ int main(void) {
 
     /* A JVM that is killed must not take the driver along when it is written to. */
     signal(SIGPIPE, SIG_IGN);
-    int built = build_java();
+    int built = java_build(JAVA_CURATOR);
     if (built != 0)
-        return built == EXIT_SKIPPED ? EXIT_SKIPPED : 1;
+        return built;
     zk_need();
-    if (getenv("HF_CURATOR_ONLY") != NULL)
-        cmocka_set_test_filter(getenv("HF_CURATOR_ONLY"));
     return cmocka_run_group_tests_name("curator", rows, start_suite, end_suite) == 0 ? 0 : 1;
 }

@@ -70,7 +70,7 @@ template <class Condition> bool eventually(Condition condition) {
     while (!condition()) {
         if (steady_clock::now() > end)
             return false;
-        std::this_thread::sleep_for(1ms);
+        std::this_thread::sleep_for(1ms); // the C helpers are not seen from here
     }
     return true;
 }

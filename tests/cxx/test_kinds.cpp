@@ -1,8 +1,7 @@
 /*
- * The C++ types of what is no plain lock: read/write lock with std::shared_lock, fair lock,
- * semaphore, permits and latch, against a real server. What they do on the wire is tested in C;
- * this is about the types: which handle a call reaches, what is thrown and what is answered, and
- * who gives back what at the end of a scope.
+ * The C++ types beyond the plain lock: read/write lock with std::shared_lock, fair lock, semaphore,
+ * permits and latch, against a real server. C tests cover the wire; these cover the types: which
+ * handle a call reaches, what is thrown or returned, and what a scope gives back at its end.
  */
 #include "cxx/cxx.hpp"
 
@@ -85,21 +84,21 @@ void each_side_tells_of_its_loss(void **) {
     options.watchdog_ms = ENDURING_MS;
     holdfast::client client(url(), options);
     holdfast::shared_mutex mutex(client, "config");
-    std::atomic<int> lost{0}, told{0};
+    std::atomic<int> lost{0}, notified{0};
     mutex.on_lost([&](const hf_event &event) { lost += event.kind == HF_EVENT_LOST; });
-    mutex.on_unlock_error([&](const hf_error &error) { told += error.code == HF_ELOST; });
+    mutex.on_unlock_error([&](const hf_error &error) { notified += error.code == HF_ELOST; });
 
     mutex.lock();
     cmd_ok(redis, "FLUSHALL");
     assert_true(eventually([&] { return lost == 1; }));
     mutex.unlock();
-    assert_int_equal(told, 1);
+    assert_int_equal(notified, 1);
 
     mutex.lock_shared();
     cmd_ok(redis, "FLUSHALL");
     assert_true(eventually([&] { return lost == 2; }));
     mutex.unlock_shared();
-    assert_int_equal(told, 2);
+    assert_int_equal(notified, 2);
 }
 
 void a_fair_mutex_is_a_mutex(void **) {
@@ -220,7 +219,7 @@ void permits_by_the_dozen(void **) {
     assert_true(slots.remove());
 }
 
-void a_lost_permit_is_told_by_its_id(void **) {
+void a_lost_permit_is_notified_by_its_id(void **) {
     hf_options options = HF_OPTIONS_INIT;
     options.watchdog_ms = ENDURING_MS;
     holdfast::client client(url(), options);
@@ -337,7 +336,7 @@ int main() {
         TEST(a_release_wakes_who_waits_for_a_permit),
         TEST(a_permit_is_given_back_at_the_end_of_its_scope),
         TEST(permits_by_the_dozen),
-        TEST(a_lost_permit_is_told_by_its_id),
+        TEST(a_lost_permit_is_notified_by_its_id),
         TEST(handles_know_their_names),
         TEST(a_mutex_takes_options),
         TEST(a_latch_opens_for_all),

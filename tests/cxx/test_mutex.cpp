@@ -46,7 +46,7 @@ void a_guard_ends_its_hold_when_an_exception_passes(void **) {
     }
 }
 
-/* A server that says nothing is no reason to believe that somebody else has the lock. */
+/* A silent server does not mean that another owner has the lock. */
 void a_try_throws_if_the_server_is_silent(void **) {
     hf_options options = HF_OPTIONS_INIT;
     options.cmd_timeout_ms = 1500;
@@ -73,7 +73,7 @@ void guards_nest(void **) {
     assert_false(held("guarded"));
 }
 
-void unique_lock_waits_no_longer_than_told(void **) {
+void unique_lock_waits_no_longer_than_notified(void **) {
     two_clients c;
     std::lock_guard<holdfast::mutex> holder(c.rival);
 
@@ -181,23 +181,23 @@ void release_throws_where_unlock_tells(void **) {
     two_clients c;
     assert_int_equal(thrown_by([&] { c.mutex.release(); }), HF_ENOTOWNER);
 
-    std::vector<int> told;
-    c.mutex.on_unlock_error([&told](const hf_error &error) { told.push_back(error.code); });
+    std::vector<int> notified;
+    c.mutex.on_unlock_error([&notified](const hf_error &error) { notified.push_back(error.code); });
     c.mutex.unlock();
-    assert_int_equal(told.size(), 1);
-    assert_int_equal(told[0], HF_ENOTOWNER);
+    assert_int_equal(notified.size(), 1);
+    assert_int_equal(notified[0], HF_ENOTOWNER);
 
     {
         std::lock_guard<holdfast::mutex> guard(c.mutex);
         cmd_ok(redis, "DEL guarded");
     }
-    assert_int_equal(told.size(), 2);
-    assert_int_equal(told[1], HF_ELOST);
+    assert_int_equal(notified.size(), 2);
+    assert_int_equal(notified[1], HF_ELOST);
 
     std::unique_lock<holdfast::mutex> guard(c.mutex);
     cmd_ok(redis, "DEL guarded");
     assert_int_equal(thrown_by([&] { guard.release()->release(); }), HF_ELOST);
-    assert_int_equal(told.size(), 2);
+    assert_int_equal(notified.size(), 2);
 }
 
 void unlock_without_a_handler_is_quiet(void **) {
@@ -217,7 +217,7 @@ hf_options quick_watchdog() {
     return options;
 }
 
-void on_lost_is_told_also_after_a_move(void **) {
+void on_lost_is_notified_also_after_a_move(void **) {
     holdfast::client client(url(), quick_watchdog());
     holdfast::mutex first(client, "guarded");
     std::promise<hf_event> lost;
@@ -378,7 +378,7 @@ int main() {
         TEST(a_guard_ends_its_hold_when_an_exception_passes),
         TEST(a_try_throws_if_the_server_is_silent),
         TEST(guards_nest),
-        TEST(unique_lock_waits_no_longer_than_told),
+        TEST(unique_lock_waits_no_longer_than_notified),
         TEST(waiting_ends_when_the_other_unlocks),
         TEST(a_time_already_over_still_takes_a_free_lock),
         TEST(scoped_lock_takes_two_in_any_order),
@@ -387,7 +387,7 @@ int main() {
         TEST(a_second_acquire_of_a_nonreentrant_mutex_is_thrown),
         TEST(release_throws_where_unlock_tells),
         TEST(unlock_without_a_handler_is_quiet),
-        TEST(on_lost_is_told_also_after_a_move),
+        TEST(on_lost_is_notified_also_after_a_move),
         TEST(a_callback_may_end_itself_and_its_mutex),
         TEST(assigning_ends_the_former_callback),
         TEST(a_fixed_lease_is_not_renewed),

@@ -47,7 +47,7 @@ void a_majority_is_a_mutex(void **) {
     q.rival.unlock();
 }
 
-void results_tell_the_votes(void **) {
+void results_report_the_votes(void **) {
     two_quorums q;
     hf_result result = q.mutex.acquire();
     assert_in_range(result.votes, 2, 3);
@@ -56,7 +56,7 @@ void results_tell_the_votes(void **) {
 
     std::promise<hf_result> acquired;
     q.mutex.acquire_start(HF_ACQUIRE_INIT,
-                          [&acquired](const hf_result &told) { acquired.set_value(told); });
+                          [&acquired](const hf_result &notified) { acquired.set_value(notified); });
     result = acquired.get_future().get();
     assert_int_equal(result.code, HF_OK);
     assert_in_range(result.votes, 2, 3);
@@ -79,7 +79,7 @@ void errors_name_the_servers(void **) {
 int main() {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_majority_is_a_mutex),
-        cmocka_unit_test(results_tell_the_votes),
+        cmocka_unit_test(results_report_the_votes),
         cmocka_unit_test(errors_name_the_servers),
     };
     return cmocka_run_group_tests(tests, start_servers, stop_servers);

@@ -9,7 +9,7 @@ url=unix://$socket
 
 # holding: somebody else has the lock, until `let_go`.
 holding() {
-    start "$HOLDFAST" -s "$socket" run example -- sleep "$LIMIT"
+    start "$HOLDFAST" -s "$socket" run example -- stay
     holder=$pid
     wait_until locked example
 }
@@ -23,7 +23,7 @@ run_example() { # NAME URL
     start "$bin/example_$name" "$2" >"$dir/$name.out" 2>"$dir/err"
     example=$pid
 }
-needs() { # LIBRARY: known to whoever built this
+needs() { # LIBRARY: known to the build
     [ -x "$bin/example_$1" ] || { echo "skipped $1: not there when this was built"; return 1; }
 }
 
@@ -42,7 +42,7 @@ test_first_lock() {
     expect 0 env HOLDFAST_URL="$url" "$bin/example_first_lock"
     holding
     expect 1 "$bin/example_first_lock" "$url"
-    says "somebody else"
+    says "another process holds"
     let_go
     expect 1 "$bin/example_first_lock" "unix://$dir/nothing?connect_timeout_ms=100"
 }

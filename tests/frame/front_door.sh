@@ -24,7 +24,7 @@ case $1 in
     ;;
 --build)
     echo "[1/2] Building C object tests/CMakeFiles/test_x.dir/lock/test_x.c.o"
-    sleep "${build_s:-0}"
+    sleep "${build_s:-0}" # a build that takes its time
     [ "build/${broken:-}" != "$2" ] || { echo "x.c:1: error: that is not C"; exit 1; }
     echo "[2/2] Linking C executable bin/test_x"
     ;;
@@ -48,12 +48,13 @@ no_tests() {
     tests asan good 'exit 0'
     tests tsan good 'exit 0'
 }
+slow='sleep 4' # a test that takes its time, longer than from one report to the next
 all_kinds_of_tests() {
     no_tests
     tests test good 'echo nobody sees this'
     tests test bad 'echo the words of the bad one; exit 1'
     tests test crashed 'echo before the crash; kill -SEGV $$'
-    tests test hung 'echo before the wait; exec sleep 1000' 4
+    tests test hung 'echo before the wait; exec stay' 4
     tests test elsewhere 'echo not here; exit 77'
     tests test partly 'echo "[  SKIPPED ] a_case_of_it"'
 }
@@ -83,7 +84,7 @@ plain_text() {
 
 test_log_shows_what_runs_and_how_much_is_done() {
     no_tests
-    tests test slow 'sleep 4'
+    tests test slow "$slow"
     tests test quick 'exit 0'
     expect 0 "$place/scripts/test"
     plain_text
@@ -98,7 +99,7 @@ test_log_shows_what_runs_and_how_much_is_done() {
 
 test_terminal_shows_it_in_one_line_that_fits() {
     no_tests
-    tests test slow_with_a_name_that_is_as_long_as_a_line_of_the_terminal_and_longer_than_that 'sleep 3'
+    tests test slow_with_a_name_that_is_as_long_as_a_line_of_the_terminal_and_longer_than_that "$slow"
     on_terminal 0 "$place/scripts/test" </dev/null
     shows $'\r\033\\[Kholdfast: building test \\[1/2\\] 0:[0-9]{2}: tests/lock/test_x.c'
     shows $'\r\033\\[Kholdfast: tests \\[[0-9]/5\\] 0:[0-9]{2}, running: '
@@ -221,7 +222,7 @@ test_result_does_not_depend_on_who_shows_it() {
 
 test_ctrl_c_ends_it_all() {
     no_tests
-    tests test endless "echo \$\$ >'$dir/pid'; exec sleep 1000"
+    tests test endless "echo \$\$ >'$dir/pid'; exec stay"
     (
         wait_until file_filled "$dir/pid"
         printf '\003'
@@ -250,7 +251,7 @@ test_line_in_pieces() {
     {
         echo '      Start  1: slow'
         printf '1/2 Test  #1: slow ......'
-        sleep 2
+        sleep 2 # the first piece is to be reported before the rest is there
         echo '***Failed    2.01 sec'
     } | "$place/scripts/progress" tests tests 2 >"$dir/out"
     out=$(cat "$dir/out")

@@ -22,9 +22,9 @@ compiles() { # COMPILER OPTION...
 there() { command -v "$1" >/dev/null; }
 
 # struct and macro of each initialiser: "hf_options HF_OPTIONS_INIT".
-initialisers=$(sed -n 's/.*sizeof(\(hf_[a-z_]*\)): set by \(HF_[A-Z_]*_INIT\).*/\1 \2/p' \
+initialisers=$(sed -n 's/^#define \(HF_[A-Z_]*_INIT\) HF_INIT(\(hf_[a-z_]*\),.*/\2 \1/p' \
     "$include/holdfast/holdfast.h")
-[ "$(wc -l <<<"$initialisers")" -ge 4 ]
+[ "$(wc -l <<<"$initialisers")" -ge 8 ]
 {
     echo '#include <holdfast/holdfast.h>'
     awk '{ printf "%s use_%s(void); %s use_%s(void) { %s made = %s; return made; }\n", $1, $1, $1, $1, $1, $2 }' \

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The state of a hold is written by src/core/hold.c alone: what src/core/hold.h lists under "State" is
+# The state of a hold is written by src/core/hold/hold.c alone: what src/core/hold/hold.h lists under "State" is
 # assigned to nowhere else. The names come from that header. Then the check itself is checked: it has to
 # find each of some planted assignments, and no comparison.
 set -eu
@@ -8,7 +8,7 @@ core=$HF_SOURCE_DIR/src/core
 api=$HF_SOURCE_DIR/src/api
 
 # The last word of each declarator between the heading and the end of the struct.
-fields=$(sed -n '/---- State/,/^};/p' "$core/hold.h" | sed -e 's,/\*.*,,' -e '/^ \*/d' | tr ',' ';' |
+fields=$(sed -n '/---- State/,/^};/p' "$core/hold/hold.h" | sed -e 's,/\*.*,,' -e '/^ \*/d' | tr ',' ';' |
     grep -o '[a-z_]* *;' | tr -d ' ;' | sort -u | paste -sd '|')
 count=$(tr '|' '\n' <<<"$fields" | wc -l)
 [ "$count" -ge 25 ] || { echo "FAILED: only $count fields found in hold.h: $fields"; exit 1; }
@@ -23,7 +23,7 @@ writes() {
     grep -nE -e "$assigned" -e "$stepped" "$@" || true
 }
 
-mapfile -t others < <(find "$core" "$api" -name '*.[ch]' ! -path "$core/hold.c")
+mapfile -t others < <(find "$core" "$api" -name '*.[ch]' ! -path "$core/hold/hold.c")
 found=$(writes "${others[@]}")
 # The queue of a hold may be looked at; no other address is given away.
 found+=$(grep -nE "$taken" "${others[@]}" | grep -v '>queue' || true)
@@ -32,7 +32,7 @@ if [ -n "$found" ]; then
     echo "$found"
     exit 1
 fi
-[ -n "$(writes "$core/hold.c")" ] || { echo "FAILED: not even hold.c writes anything"; exit 1; }
+[ -n "$(writes "$core/hold/hold.c")" ] || { echo "FAILED: not even hold.c writes anything"; exit 1; }
 
 planted=$(mktemp)
 trap 'rm -f "$planted"' EXIT

@@ -43,9 +43,9 @@ everything_compiles() { # COMPILER OPTION...
     mkdir -p "$dir/foreign"
     foreign_headers
     count=$(find "$HF_SOURCE_DIR/src" "$HF_SOURCE_DIR/cli" -name '*.c' |
-        if [ -n "$serve" ]; then cat; else grep -Ev '/cli/(cmd_)?serve'; fi | tee "$dir/files" | wc -l)
+        if [ -n "$serve" ]; then cat; else grep -Ev '/cli/serve/|/cli/cmd/cmd_serve'; fi | tee "$dir/files" | wc -l)
     xargs -P 2 -n 12 "$@" -D_GNU_SOURCE= -fsyntax-only "${warnings[@]}" -I"$HF_SOURCE_DIR/src" \
-        -I"$HF_SOURCE_DIR/include" -isystem "$dir/foreign" <"$dir/files"
+        -I"$HF_SOURCE_DIR/cli" -I"$HF_SOURCE_DIR/include" -isystem "$dir/foreign" <"$dir/files"
     [ "$count" -ge 60 ]
     echo "$count files: $*"
 }
@@ -53,6 +53,6 @@ everything_compiles() { # COMPILER OPTION...
 # The same for a program that runs.
 base_works() { # COMPILER OPTION...
     "$@" -D_GNU_SOURCE= "${warnings[@]}" -O1 -pthread -I"$HF_SOURCE_DIR/src" -I"$HF_SOURCE_DIR/include" \
-        -isystem "$dir/foreign" -o "$dir/base" "$HF_SOURCE_DIR"/tests/frame/portable.c "$HF_SOURCE_DIR"/src/base/*.c
+        -isystem "$dir/foreign" -o "$dir/base" "$HF_SOURCE_DIR"/tests/frame/portable.c "$HF_SOURCE_DIR"/src/{base,task}/*.c
     "$dir/base"
 }

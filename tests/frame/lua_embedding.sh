@@ -5,8 +5,8 @@ set -eu
 
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
-mkdir "$dir/redis"
-cat >"$dir/redis/script.h" <<'EOF'
+mkdir -p "$dir/redis/wire"
+cat >"$dir/redis/wire/script.h" <<'EOF'
 #include <stddef.h>
 struct hfi_script {
     const char *name;
@@ -17,7 +17,7 @@ struct hfi_script {
 EOF
 cat >"$dir/print.c" <<'EOF'
 #include <stdio.h>
-#include "redis/script.h"
+#include "redis/wire/script.h"
 extern const struct hfi_script hfi_script_awkward;
 int main(int argc, char **argv) {
     const struct hfi_script *s = &hfi_script_awkward;
@@ -61,16 +61,16 @@ whole() {
     local first
     first=$(head -n 1 "$1")
     if [[ $first == "-- include: "* ]]; then
-        whole "$HF_SOURCE_DIR/src/redis/${first#-- include: }"
+        whole "$HF_SOURCE_DIR/src/redis/scripts/${first#-- include: }"
         tail -n +2 "$1"
     else
         cat "$1"
     fi
 }
 count=0
-for lua in "$HF_SOURCE_DIR"/src/redis/*.lua; do
+for lua in "$HF_SOURCE_DIR"/src/redis/scripts/*.lua; do
     name=$(basename "$lua")
-    ! grep -qx -- "-- include: $name" "$HF_SOURCE_DIR"/src/redis/*.lua || continue
+    ! grep -qx -- "-- include: $name" "$HF_SOURCE_DIR"/src/redis/scripts/*.lua || continue
     whole "$lua" >"$dir/expected"
     cmp "$dir/expected" "$HF_LUA_DIR/$name"
     count=$((count + 1))

@@ -2,12 +2,12 @@
  * What src/base needs of the C library and of the kernel, without any library: compiled by
  * portable_*.sh in other ways than the rest, and run.
  *
- * A thread sleeps until its timer, in one piece; another wakes it before; an error is told
+ * A thread sleeps until its timer, in one piece; another wakes it before; an error is reported
  * in the system's words. Prints what was wrong and fails.
  */
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/task.h"
+#include "task/task.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ static void sleep_until_the_timer(void) {
 }
 
 static void *nudge(void *exec) {
-    hfi_exec_nudge(exec);
+    hfi_exec_wake(exec);
     return NULL;
 }
 

@@ -3,8 +3,9 @@
 #
 # README.md and README.zh-CN.md have the same headings, lists, tables, links and code, in the same order; only prose
 # and the comments in code are translated. Their programs compile, link and run as they are printed, with nothing
-# around them; so do the lines for the shell. A name is used for one kind of lock, the numbers are those of
-# docs/benchmarks.md, and no document has a link that leads nowhere.
+# around them; so do the lines for the shell, in blocks and in tables. Both are short. A name is used for one kind of
+# lock, the numbers are those of docs/benchmarks.md, and no document has a link that leads nowhere. The commands of
+# docs/coming-from.md run, too.
 # shellcheck disable=SC1091,SC2119
 . "$HF_SOURCE_DIR/tests/cli/lib.sh"
 
@@ -24,9 +25,13 @@ count_blocks() { grep -cxF "\`\`\`$2" "$1"; }
 # skeleton FILE: what both languages must share, a line each.
 skeleton() {
     awk '
-        function links(text) {
-            while (match(text, /\]\([^)]*\)/)) {
-                print "link " substr(text, RSTART + 2, RLENGTH - 3)
+        # Links, and code within the text.
+        function inner(text) {
+            while (match(text, /\]\([^)]*\)|`[^`]*`/)) {
+                if (substr(text, RSTART, 1) == "`")
+                    print "code " substr(text, RSTART + 1, RLENGTH - 2)
+                else
+                    print "link " substr(text, RSTART + 2, RLENGTH - 3)
                 text = substr(text, RSTART + RLENGTH)
             }
         }
@@ -41,9 +46,9 @@ skeleton() {
         /^```/ { language = language == "" ? substr($0, 4) : ""; print "block " language; next }
         language != "" { print "  " code($0); next }
         /^#+ / { print "heading " $1; next }
-        /^\|/ { print "row of " gsub(/\|/, "|"); links($0); next }
+        /^\|/ { print "row of " gsub(/\|/, "|"); inner($0); next }
         /^(-|[0-9]+\.) / { print "item" }
-        { links($0) }' "$1" |
+        { inner($0) }' "$1" |
         # Each links to the other.
         sed -E 's/^link README(\.zh-CN)?\.md$/link to the other language/'
 }
@@ -62,15 +67,16 @@ test_both_languages_have_the_same_headings_code_tables_and_links() {
 test_a_change_of_one_language_is_seen() {
     local original=${readmes[0]} change
     skeleton "$original" >"$dir/before"
-    for change in '0,/^## /s//### /' '/^## In C$/d' 's/puts(/printf(/' 's/-N 3/-N 4/' '/^- \*\*/d' \
-        's|docs/fencing.md|docs/fence.md|' '/^| .*fencing.md/d'; do
+    for change in '0,/^## /s//### /' '/^## In C$/d' 's/puts(/printf(/' 's/-N 3/-N 4/' '/^- \[/d' \
+        's|docs/fencing.md|docs/fence.md|' '/^| .*fencing.md/d' 's/`holdfast doctor`/`doctor`/' '/^1\. /d' \
+        '/^|fair|/d'; do
         sed "$change" "$original" >"$dir/changed"
         ! cmp -s "$original" "$dir/changed" || fail "changes nothing: $change"
         skeleton "$dir/changed" >"$dir/after"
         ! cmp -s "$dir/before" "$dir/after" || fail "not seen: $change"
     done
     # And these are none.
-    sed 's|/\* [^*]*\*/|/* 中文 */|; s/  # .*/ # 中文/; s/^Locks are .*/其他/' "$original" >"$dir/changed"
+    sed 's|/\* [^*]*\*/|/* 中文 */|; s/  # .*/ # 中文/; s/^Lock\/unlock pairs .*/其他/; s/|yes|/|是|/' "$original" >"$dir/changed"
     skeleton "$dir/changed" >"$dir/after"
     diff "$dir/before" "$dir/after" >"$dir/err" || fail "a translation counts as a change"
 }
@@ -117,9 +123,18 @@ test_the_programs_compile_and_run_as_printed() {
     done
 }
 
-# The lines of all blocks for the shell that run the tool.
+# The lines of all blocks for the shell that run the tool, and the commands in tables.
 tool_lines() {
-    awk '/^```sh$/ { inside = 1; next } /^```/ { inside = 0 } inside && /^holdfast /' "$1"
+    awk '
+        /^```sh$/ { inside = 1; next }
+        /^```/ { inside = 0 }
+        inside && /^holdfast /
+        /^\|/ {
+            while (match($0, /`holdfast [^`]*`/)) {
+                print substr($0, RSTART + 1, RLENGTH - 2)
+                $0 = substr($0, RSTART + RLENGTH)
+            }
+        }' "$1"
 }
 
 test_the_lines_for_the_shell_run_as_printed() {
@@ -132,13 +147,26 @@ test_the_lines_for_the_shell_run_as_printed() {
         chmod +x "$script"
     done
     while read -r line; do
-        # HOLDFAST_COUNT: what would go on for ever ends after the first time
-        expect 0 env PATH="$dir/shell/tools:$PATH" HOLDFAST_COUNT=1 sh -c "$line"
+        # HOLDFAST_COUNT, HOLDFAST_ONCE: what would go on for ever ends after the first time
+        expect 0 env PATH="$dir/shell/tools:$PATH" HOLDFAST_COUNT=1 HOLDFAST_ONCE=yes sh -c "$line"
         count=$((count + 1))
     done < <(tool_lines "${readmes[0]}")
-    [ "$count" -ge 8 ] || fail "only $count lines were found"
+    [ "$count" -ge 15 ] || fail "only $count lines were found"
     same "$(sed 's/ *$//; s/[0-9][0-9]*$/TOKEN/' ran | sort | tr '\n' ',')" \
-        'fair printer,fenced ledger TOKEN,permit thumbs,plain nightly,plain nightly,plain stock orders,read catalog,write catalog,'
+        'fair printer,fenced ledger TOKEN,permit thumbs,plain nightly,plain nightly,plain scheduler,plain stock orders,read catalog,write catalog,'
+}
+
+test_the_front_page_is_short() {
+    local file words
+    words=$(wc -w <"${readmes[0]}")
+    [ "$words" -le 1000 ] || fail "README.md has $words words"
+    for file in "${readmes[@]}"; do
+        [ "$(block "$file" c 1 | wc -l)" -le 22 ] || fail "more than 22 lines of C"
+        [ "$(block "$file" cpp 1 | wc -l)" -le 10 ] || fail "more than 10 lines of C++"
+        printed_line "$file" 'make install' >/dev/null
+        printed_line "$file" 'make demo' >/dev/null
+        printed_line "$file" 'make test' >/dev/null
+    done
 }
 
 test_a_name_is_used_for_one_kind() {
@@ -154,6 +182,53 @@ test_a_name_is_used_for_one_kind() {
             kinds[$i] = kind
         }
         END { exit bad || NR < 7 }' >"$dir/err" || fail "a name for two kinds, or too few lines"
+}
+
+# as_script NUMBER FILE: a block of docs/coming-from.md, as a program.
+as_script() {
+    block "$HF_SOURCE_DIR/docs/coming-from.md" sh "$1" >"$2"
+    [ -s "$2" ] || fail "docs/coming-from.md has no block $1"
+    chmod +x "$2"
+}
+test_the_commands_of_coming_from_run_as_printed() {
+    local words PATH=$dir/coming:$PATH
+    words=$(wc -w <"$HF_SOURCE_DIR/docs/coming-from.md")
+    [ "$words" -le 1500 ] || fail "docs/coming-from.md has $words words"
+    same "$(count_blocks "$HF_SOURCE_DIR/docs/coming-from.md" sh)" 3 "blocks for the shell"
+    mkdir -p "$dir/coming"
+    ln -sf "$HOLDFAST" "$dir/coming/holdfast"
+    cd "$dir/coming" || fail "no directory"
+
+    as_script 1 ./itself
+    expect 0 ./itself
+    same "$out" "only one of these runs in the fleet"
+    expect 75 hf run report -- env -u HOLDFAST_NAME ./itself
+    expect 0 hf run other -- ./itself
+    same "$out" "only one of these runs in the fleet"
+
+    as_script 2 ./steps
+    expect 0 sh ./steps
+    same "$out" "first step
+second step"
+    free deploy || fail "still locked"
+
+    as_script 3 ./cron
+    sed -i 's/ 5m / 100ms /' ./cron
+    expect 0 sh ./cron
+    same "$out" "the report"
+    expect 0 hf run nightly -- sh ./cron
+    same "$out" ""
+}
+
+# A string lock and a lock of ours under one name, as docs/coming-from.md has it.
+test_a_string_lock_and_ours_keep_each_other_out() {
+    local option
+    for option in -x --fair -s -W --fenced --spin; do
+        same "$(redis set "old$option" token nx px 60000)" OK
+        expect 65 hf run "$option" "old$option" -- true
+        expect 0 hf run "$option" "new$option" -- redis-cli -s "$socket" set "new$option" token nx
+        same "$out" ""
+    done
 }
 
 # measured ROW LIBRARY: the ratio in the table of other libraries.

@@ -14,7 +14,7 @@ at_work() {
     script "$1" <<'WORK'
 trap 'exit 0' TERM
 echo "$$" >>"$leads"
-while [ -d "$test_proc" ]; do sleep 0.01; done
+while [ -d "$test_proc" ]; do tick; done
 WORK
     export leads=$dir/leads
 }
@@ -144,10 +144,10 @@ test_container_as_process_1_passes_signals_on_and_reaps() {
     script "$dir/app/worker" <<'WORK'
 trap 'echo stopped >>"$leads"; exit 3' TERM
 case $(readlink /proc/1/exe) in */holdfast) ;; *) exit 4 ;; esac
-orphan=$(sh -c 'sleep 0.05 >/dev/null & echo $!')
-until [ ! -e "/proc/$orphan" ]; do sleep 0.01; done
+orphan=$(sh -c 'tick >/dev/null & echo $!')
+until [ ! -e "/proc/$orphan" ]; do tick; done
 echo reaped >>"$leads"
-while :; do sleep 0.01; done
+while :; do tick; done
 WORK
     rm -f "$dir/leads"
     start env PATH="$with_tool" leads="$dir/leads" "${namespace[@]}" "${entry[@]}"
@@ -196,7 +196,7 @@ test_kubernetes_init_containers_take_turns() {
     pod web.yaml initContainers
     script "$dir/app/migrate" <<'WORK'
 mkdir "$leads.inside" || exit 4
-sleep 0.05
+tick # inside for a while, lest two at once be overlooked
 rmdir "$leads.inside"
 echo ran >>"$leads"
 WORK
@@ -226,7 +226,7 @@ test_ci_deploys_in_turn_and_tells_who_has_it() {
     recipe .gitlab-ci.yml >"$dir/ci.yml"
     line=$(sed -n 's/^    - //p' "$dir/ci.yml")
     cd "$dir/home" || fail "no directory"
-    script deploy.sh <<<'touch deploying; until [ -e go ]; do sleep 0.01; done'
+    script deploy.sh <<<'touch deploying; stay_until go'
     rm -f deploying go
     start env PATH="$with_tool" sh -c "$line" 2>"$dir/one"
     one=$pid
@@ -255,7 +255,7 @@ test_ci_steps_under_one_lock() {
     expect 5 env PATH="$with_tool" ./steps
     wait_until free deploy-production
     # The lock is lost on the way: told at the end.
-    script build.sh <<<'touch building; until [ -e lost ]; do sleep 0.01; done'
+    script build.sh <<<'touch building; stay_until lost'
     rm -f building lost
     # Not bash itself: `start` waits until it is another program.
     start timeout "$LIMIT" env PATH="$with_tool" HOLDFAST_TTL=1s ./steps 2>"$dir/steps.err"
@@ -278,7 +278,7 @@ test_xargs_runs_three_at_once() {
     for number in 1 2 3 4 5 6 7 8; do
         touch "picture $number.png"
     done
-    script convert.sh <<<'echo "+ $1" >>log; sleep 0.05; echo "- $1" >>log'
+    script convert.sh <<<'echo "+ $1" >>log; tick; echo "- $1" >>log'
     recipe thumbs.sh | script thumbs.sh
     expect 0 env PATH="$with_tool" ./thumbs.sh
     same "$(grep -c '^+ \./picture [1-8]\.png$' log)" 8 "pictures"

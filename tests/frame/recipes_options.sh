@@ -12,8 +12,8 @@ test_a_daemon_lives_on_and_the_lock_is_free() {
     cd "$dir/home" || fail "no directory"
     script start-app.sh <<'WORK'
 holdfast show --held start-app || exit 4
-setsid sh -c 'echo $$ >"$daemon_file"; while [ -d "$test_proc" ] && [ ! -e stop ]; do sleep 0.01; done' >/dev/null 2>&1 &
-until [ -s "$daemon_file" ]; do sleep 0.01; done
+setsid sh -c 'echo $$ >"$daemon_file"; exec stay_until stop' >/dev/null 2>&1 &
+until [ -s "$daemon_file" ]; do tick; done
 WORK
     recipe start-once.sh | script start-once.sh
     expect 0 env PATH="$dir/local/bin:$PATH" ./start-once.sh

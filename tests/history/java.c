@@ -1,7 +1,7 @@
 /*
  * Redisson's players: one Java thread for each kind, told what to do by the driver.
  *
- * Used by play.c, in its one thread. The JVM is the interop suite's program (tests/interop/java). An
+ * Used by play.c, in its one thread. The JVM has the Java actor (tests/java). An
  * operation is written down from before its command is sent until after its answer was found, so
  * what the driver does meanwhile makes it seem longer than it was, never shorter.
  *
@@ -169,8 +169,11 @@ static void taken(struct java_players *players, size_t i, const char *answer) {
     if (!got || players->dialects[i].give == NULL)
         return;
     snprintf(player->hold, sizeof player->hold, "%s", permits ? value : player->operation.id);
+    /* A spin lock of Redisson keeps the lease of its last attempt, and asks for no more with its
+     * watchdog. */
+    int64_t sure_ms = is(players, i, "spin") ? 2 * PLAY_LEASE_MS : player->lease_ms;
     if (players->dialects[i].leases)
-        record_sure(&players->record, player->hold, player->called_ns, player->lease_ms);
+        record_sure(&players->record, player->hold, player->called_ns, sure_ms);
     player->next_ms = now_ms() + run_pick(players->run, 4);
 }
 
@@ -182,7 +185,7 @@ static void take(struct java_players *players, size_t i) {
     bool joint = is(players, i, "quorum") || is(players, i, "multi");
     bool watchdog = joint || (run_pick(run, 2) == 0 && !is(players, i, "permits"));
     char verb[32], rest[80], lease[40] = "";
-    /* Redisson's fair lock stands in line even for a wait of 0. */
+    /* Redisson's fair lock waits in the queue even for a wait of 0. */
     bool fair = is(players, i, "fair");
     player->wait_ms = run_pick(run, 3) == 0 && !fair ? 0 : 1 + run_pick(run, PLAY_WAIT_MS);
     if (is(players, i, "quorum"))

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* Builds the checker, or the Java program of tests/interop. Exit status of build.sh: 0, 77 for a
+/* Builds the checker. Exit status of build.sh: 0, 77 for a
  * machine that cannot, 1. */
 int judge_build(const char *script, const char *dir);
 

@@ -74,5 +74,5 @@ bool play_chance(struct player *player, unsigned percent) {
 
 void play_pause(struct player *player, unsigned below_ms) {
     if (play_chance(player, 60))
-        sleep_ms(play_pick(player, below_ms) + 1);
+        linger(play_pick(player, below_ms) + 1);
 }

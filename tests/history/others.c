@@ -99,7 +99,7 @@ struct taken {
     struct subject subject;
     hf_permit_id ids[2];
     int64_t len;
-    bool fixed; /* with a lease of its own */
+    int64_t lease_ms; /* 0: the watchdog's */
 };
 
 static const char *ids_of(const struct taken *taken) {
@@ -123,8 +123,7 @@ static int acquire_permits(struct taken *taken) {
     hf_op *op;
     options.count = taken->len;
     options.wait_ms = some_wait_ms(player);
-    if (taken->fixed)
-        options.lease_ms = PLAY_LEASE_MS + play_pick(player, PLAY_LEASE_MS);
+    options.lease_ms = taken->lease_ms;
     if (options.wait_ms == 0 || !play_chance(player, 15))
         return hf_permits_acquire_with(taken->permits, &options, taken->ids);
     int err = hf_permits_acquire_start(taken->permits, &options, taken->ids, NULL, NULL, &op);
@@ -169,16 +168,18 @@ static void release_permits(struct taken *taken) {
 static void use_permits(struct taken *taken) {
     struct player *player = taken->player;
     taken->len = 1 + play_pick(player, 2);
-    taken->fixed = play_chance(player, 50);
+    taken->lease_ms =
+        play_chance(player, 50) ? PLAY_LEASE_MS + play_pick(player, PLAY_LEASE_MS) : 0;
     struct operation operation =
-        record_call(player->record, &taken->subject, "acquire", "permits=%" PRId64, taken->len);
+        record_call(player->record, &taken->subject, "acquire",
+                    "permits=%" PRId64 " lease=%" PRId64, taken->len, taken->lease_ms);
     int err = acquire_permits(taken);
     record_return(&operation, err, "ids=%s", err == HF_OK ? ids_of(taken) : "-");
     if (err != HF_OK)
         return;
     be_sure(taken);
-    if (taken->fixed && play_chance(player, 4))
-        sleep_ms(2 * PLAY_LEASE_MS + 50);
+    if (taken->lease_ms > 0 && play_chance(player, 4))
+        linger(2 * PLAY_LEASE_MS + 50); /* it forgets its lease */
     else
         play_pause(player, 4);
     if (play_chance(player, 10))

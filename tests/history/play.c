@@ -90,7 +90,7 @@ static void play(struct run *run) {
         for (size_t i = 0; i < PLAY_JVMS; i++)
             if (run->java[i] != NULL)
                 java_players_step(run->java[i]);
-        sleep_ms(1);
+        (void)wait_a_moment();
     }
 }
 

@@ -40,8 +40,8 @@ struct plan {
     unsigned troubles;
     bool
         cluster; /* what changes are the servers of a cluster; else a primary that sentinels name */
-    bool untold; /* the checker hears nothing of changes */
-    bool unguarded; /* servers that restart have a vote at once, which is wrong */
+    bool unreported; /* the checker hears nothing of changes */
+    bool unguarded;  /* servers that restart have a vote at once, which is wrong */
     int64_t duration_ms;
     bool java;                      /* Redisson plays, too, if it is there, */
     struct remote *jvms[PLAY_JVMS]; /* in these JVMs */

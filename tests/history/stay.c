@@ -158,12 +158,12 @@ static void break_it(struct stay *stay) {
 static void stay_for(struct stay *stay, int64_t duration_ms) {
     int64_t end_ms = now_ms() + duration_ms;
     if (!stay->player->kind->watches) {
-        sleep_ms(duration_ms);
+        linger(duration_ms);
         return;
     }
     for (int64_t nap_ms = 1; now_ms() < end_ms && stay->holds > 0; nap_ms += 2) {
         trust(stay);
-        sleep_ms(nap_ms);
+        linger(nap_ms);
     }
     trust(stay);
 }

@@ -8,6 +8,7 @@
 
 #include "judge.h"
 
+#include "support/java.h"
 #include "support/wait.h"
 
 #include <signal.h>
@@ -15,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define EXIT_SKIPPED 77
 #define SHORT_MS 3000
 #define LONG_MS 15000
 #define LONG_RUNS 20
@@ -29,31 +29,16 @@ struct remote *suite_jvm(void) {
     return jvm;
 }
 
-static struct remote *start_java(void) {
-    static const char classes[] = HF_INTEROP_DIR "/interop.jar:" HF_INTEROP_DIR "/lib/*";
-    const char *const argv[] = {"java",
-                                "-XX:+UseSerialGC",
-                                "-XX:TieredStopAtLevel=1",
-                                "-Xmx256m",
-                                "-Xshare:auto",
-                                "-Dorg.slf4j.simpleLogger.defaultLogLevel=off",
-                                "-cp",
-                                classes,
-                                "holdfast.interop.Main",
-                                NULL};
-    return remote_start(argv);
-}
-
 static int start_suite(void **state) {
     (void)state;
-    if (judge_build(HF_INTEROP_BUILD, HF_INTEROP_DIR) == 0)
-        jvm = start_java();
+    if (java_build(JAVA_REDISSON) == 0)
+        jvm = java_start(JAVA_REDISSON);
     return 0;
 }
 
 static int end_suite(void **state) {
     (void)state;
-    remote_free(jvm);
+    java_free(jvm);
     return 0;
 }
 
@@ -71,13 +56,13 @@ static void choose_jvms(struct plan *plan) {
     if (!plan->java || jvm == NULL)
         return;
     for (size_t i = 0; i < (killed ? PLAY_JVMS : 1); i++)
-        plan->jvms[i] = killed ? start_java() : jvm;
+        plan->jvms[i] = killed ? java_start(JAVA_REDISSON) : jvm;
 }
 
 static void free_jvms(const struct plan *plan) {
     for (size_t i = 0; i < PLAY_JVMS; i++)
         if (plan->jvms[i] != jvm)
-            remote_free(plan->jvms[i]);
+            java_free(plan->jvms[i]);
 }
 
 static char *play(struct plan plan, unsigned seed) {

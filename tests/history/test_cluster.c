@@ -1,9 +1,10 @@
 /*
- * Histories of locks on a cluster, judged by the same checker as the others.
+ * Histories of locks on a cluster, checked like the others.
  *
- * Three primaries with a replica each. Primaries are replaced by hand or by their death, and now and then
- * their replicas lack what they knew: what is judged then is as in test_route.c. And slots move while they are
- * played in, from which nothing may come: no hold may be lost, nobody let in, no token drawn twice.
+ * Three primaries with a replica each. Primaries are replaced by hand or by their death, and now
+ * and then their replicas lack their last writes: then the rules are those of test_route.c. And
+ * slots move while clients use them, which must have no effect: no hold is lost, no second client
+ * enters, no token is drawn twice.
  */
 #include "suite.h"
 
@@ -39,7 +40,7 @@ static void a_loss_without_a_change_is_found(void **state) {
                              .title = "cluster failovers, untold",
                              .troubles = TROUBLE_FAIL_OVER,
                              .cluster = true,
-                             .untold = true},
+                             .unreported = true},
                FIND_ANY_KIND);
 }
 

@@ -1,11 +1,11 @@
 /*
- * Histories of cohorts: locks that threads of one process pass on without the server. Judged by the same
- * checker as the others, with a model of its own (checker/cohort.go).
+ * Histories of cohorts: locks that threads of one process pass on without the server. Checked like
+ * the others, with a model of its own (checker/cohort.go).
  *
- * Three processes with three threads each, and Java's own locks of the same names. What is judged is that nobody
- * else is inside, in this process or in another, until the deadline that whoever is inside was told; that a
- * release says that all was well only if it was, or if it passed the lock on before anybody knew of a break; and
- * that this is all that comes of it.
+ * Three processes with three threads each, and Java's own locks of the same names. The checks: no
+ * other thread, in this process or another, is inside before the deadline that the thread inside
+ * got; and a release returns HF_OK only if the hold lasted, or if it passed the lock on before the
+ * process knew of a break.
  */
 #include "suite.h"
 

@@ -1,22 +1,22 @@
 /*
- * Histories of every kind, from many clients at once, judged by a linearizability checker.
+ * Histories of every kind, from many clients at once, checked for linearizability.
  *
- * Each row plays a run (play.c): processes of C and a JVM with the released Redisson, on one real
- * server, with trouble of one sort. What they were told is recorded with times, and the checker
- * (checker/, with Porcupine) looks for an order of events that explains it. Nothing is asserted
- * about how long anything takes. Other rows make sure that the checker notices: single answers are
- * changed, and things are written to the server behind everybody's back.
+ * Each row is a run (play.c): C processes and a JVM with the released Redisson, on one real server,
+ * with one sort of fault. Their answers are recorded with times, and the checker (checker/, with
+ * Porcupine) searches an order of events that explains them. Nothing is asserted about how long
+ * anything takes. Other rows show that the checker notices: single answers are changed, or keys are
+ * edited behind the clients' backs.
  *
- * Where Go is missing, or its module cannot be fetched, the suite is skipped (exit status 77); where
- * Java or Redisson is, only Java's part.
+ * Without Go, or if its module cannot be fetched, the suite is skipped (exit status 77); without
+ * Java or Redisson, only Java's part.
  *
- * Environment: HF_SEED plays the runs of that seed; HF_SOAK makes them long, and many. The logs of a run
- * that failed are kept in the build directory, in history/kept; with HF_KEEP those of all runs.
+ * Environment: HF_SEED runs that seed; HF_SOAK makes runs long and many. The logs of a failed run
+ * are kept in the build directory, in history/kept; with HF_KEEP those of all runs.
  */
 #include "judge.h"
 #include "suite.h"
 
-static void models_judge_what_was_written_by_hand(void **state) {
+static void models_judge_handwritten_histories(void **state) {
     (void)state;
     assert_int_equal(judge("checker.test", NULL, NULL, 0), 0);
 }
@@ -96,7 +96,7 @@ static void sabotage_is_found(void **state) {
 
 int main(void) {
     const struct CMUnitTest rows[] = {
-        cmocka_unit_test(models_judge_what_was_written_by_hand),
+        cmocka_unit_test(models_judge_handwritten_histories),
         cmocka_unit_test(redisson_plays_too),
         cmocka_unit_test(calm_and_lies_are_found),
         cmocka_unit_test(locks_are_broken),

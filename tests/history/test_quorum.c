@@ -1,13 +1,13 @@
 /*
- * Histories of locks over five servers, judged by the same checker as those of one server.
+ * Histories of locks on a quorum of five servers, checked like those of one server.
  *
- * What differs is what a quorum promises: a minority may be gone, slow, cut off or empty, and still
- * nobody is inside beside a holder that was told it can trust its hold. So holders ask that all the
- * time, and each answer is judged. A server that restarts empty may cost a hold, which is told, and
- * never lets a second one in: that is what the restart guard is for.
+ * The difference is what a quorum promises: a minority may be gone, slow, cut off or empty, and
+ * still no other client is inside beside a holder that can trust its hold. So holders ask for that
+ * all the time, and each answer is checked. A server that restarts empty may cost a hold, which is
+ * reported, but never admits a second one: the restart guard prevents that.
  *
- * Redisson's RedLock plays too, where no server forgets. It knows of no deadline; what is judged is that
- * it is alone for as long as the leases of its members last, counted from its call.
+ * Redisson's RedLock takes part where no server forgets. It has no deadline; the check is that it
+ * is alone for as long as the leases of its members last, counted from its call.
  */
 #include "suite.h"
 

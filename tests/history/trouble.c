@@ -1,6 +1,6 @@
 /*
  * What a run does to its players: kills, pauses, restarts, lost replies, sabotage; and the looks at
- * the line of fair locks, by which their order can be judged.
+ * the queue of fair locks, by which their order can be judged.
  *
  * Called by the driver's one thread. Whatever ends or empties something is written down, with the
  * times between which it happened.
@@ -102,7 +102,7 @@ static void deliver_late(struct run *run, size_t i) {
     run->late_ms[i] = 0;
 }
 
-/* Whoever reaches a server through its proxy does not for a while; what was sent arrives after that. */
+/* A client that reaches a server through its proxy does not for a while; what was sent arrives after that. */
 static void cut_off(struct run *run, size_t i) {
     if (run->apart_ms[i] != 0)
         return;
@@ -136,7 +136,7 @@ static void restart(struct run *run, size_t first, size_t len) {
         record_line(&run->record, "wipe %lld %lld", (long long)from_ns, (long long)record_now_ns());
 }
 
-/* A majority of a quorum forgets, and those who are far away hear nothing of it for a while. */
+/* A majority of a quorum forgets, and clients that are far away hear nothing of it for a while. */
 static void forget(struct run *run, size_t first) {
     for (size_t i = 0; i < MAJORITY; i++)
         cut_off(run, (first + i) % run->servers_len);
@@ -184,7 +184,7 @@ static void replace_one_of_several(struct run *run, bool loses) {
     struct server *old = shards_owner(run->shards, run_pick(run, SLOTS));
     if (loses) {
         shards_cut_off_replica(run->shards, old);
-        sleep_ms(1 + run_pick(run, CUT_OFF_MS));
+        linger(1 + run_pick(run, CUT_OFF_MS));
     }
     if (!loses && run_pick(run, 2) == 0)
         shards_fail_over(run->shards, old);
@@ -194,7 +194,7 @@ static void replace_one_of_several(struct run *run, bool loses) {
 }
 
 static void fail_over(struct run *run) {
-    bool loses = run->plan->untold || run_pick(run, 2) == 0;
+    bool loses = run->plan->unreported || run_pick(run, 2) == 0;
     int64_t from_ns = record_now_ns();
     record_line(&run->record, "cut %lld", (long long)from_ns);
     if (run->shards != NULL)
@@ -202,10 +202,10 @@ static void fail_over(struct run *run) {
     else
         replace_primary(run, loses);
     int64_t to_ns = record_now_ns();
-    int64_t told_ns = to_ns + ROUTE_WATCHDOG_MS * INT64_C(1000000);
-    if (!run->plan->untold)
+    int64_t notified_ns = to_ns + ROUTE_WATCHDOG_MS * INT64_C(1000000);
+    if (!run->plan->unreported)
         record_line(&run->record, "change %lld %lld %lld", (long long)from_ns, (long long)to_ns,
-                    (long long)told_ns);
+                    (long long)notified_ns);
     run->rest_ms = now_ms() + 2 * PLAY_NAME_MS;
 }
 
@@ -222,7 +222,7 @@ static void move_slot(struct run *run) {
     shards_open_slot(run->shards, slot, from, to);
     if (run_pick(run, 2) == 0)
         shards_move_key(run->shards, from, to, name);
-    sleep_ms(run_pick(run, OPEN_MS));
+    linger(run_pick(run, OPEN_MS));
     shards_move_keys(run->shards, slot, from, to);
     shards_close_slot(run->shards, slot, from, to);
 }
@@ -236,7 +236,7 @@ static void sabotage(struct run *run) {
         cmd_ok(run->servers[i], "EVAL %s 1 %s", kind->sabotage, name);
 }
 
-/* ---- Looks at the line ------------------------------------------------------------------------ */
+/* ---- Reads of the queue ----------------------------------------------------------------------- */
 
 static void add_words(char *text, size_t size, const redisReply *words) {
     size_t len = 0;

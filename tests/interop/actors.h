@@ -8,7 +8,7 @@
  *     act(actors, "unlock A");
  *     assert_string_equal(act(actors, "woken B"), "held");
  *
- * Answers are the same whoever acts: "held" and "busy" for what acquires, "ok" for what has no
+ * Answers are the same no matter who acts: "held" and "busy" for what acquires, "ok" for what has no
  * answer, "true", "false", numbers; "not owner", "deadlock" (a lock its owner cannot have once
  * more), "refused" (a bad argument), and "lost", which only C says. A read/write lock's sides
  * are "A.read" and "A.write". Permits are written P1, P2, ... in the order in which they were
@@ -35,7 +35,7 @@ const char *act(struct actors *actors, const char *text);
 /* What the actors' uuids and permits are written as. */
 const struct alias *actors_aliases(const struct actors *actors, size_t *ret_count);
 
-/* ---- For those who teach C a kind ------------------------------------------------------------ */
+/* ---- For code that teaches C a kind ------------------------------------------------------------ */
 
 struct command {
     char verb[24];

@@ -9,7 +9,7 @@
 #define C_OWNER 7
 
 static struct {
-    const char *java_dir, *channels;
+    const char *channels;
     struct remote *java;
     hf_client *client;
     struct server *(*server_of)(const char *name);
@@ -20,7 +20,7 @@ static struct {
 int both_build(void) {
     /* A JVM that is killed must not take the driver along when it is written to. */
     signal(SIGPIPE, SIG_IGN);
-    return java_build(&stage.java_dir);
+    return java_build(JAVA_REDISSON);
 }
 
 bool both_start(const char *url, const char *channels, struct server *(*server_of)(const char *)) {
@@ -28,7 +28,7 @@ bool both_start(const char *url, const char *channels, struct server *(*server_o
     options.cmd_timeout_ms = 20000; /* there is a failover inside of it */
     stage.channels = channels;
     stage.server_of = server_of;
-    stage.java = java_start(stage.java_dir);
+    stage.java = java_start(JAVA_REDISSON);
     char *word = java_word(url);
     const char *answer = java_call(stage.java, "client j %s timeout=5000 scan=1000", word);
     free(word);

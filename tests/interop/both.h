@@ -11,7 +11,7 @@
 #ifndef HF_TEST_INTEROP_BOTH_H
 #define HF_TEST_INTEROP_BOTH_H
 
-#include "java.h"
+#include "support/java.h"
 #include "support/new_lock.h"
 #include "support/server.h"
 #include "support/wait.h"
@@ -24,7 +24,7 @@
 #include <cmocka.h>
 
 /* Long for a hand-over by message, and short against the TTL of every hold here and against any waiter's own
- * poll: whoever wakes within it was told. */
+ * poll: a waiter that wakes within it was told. */
 #define BOTH_BY_MESSAGE_MS ((int64_t)5000)
 /* A hold of ours that Java waits for across something that it does not hear of: it is told this. */
 #define BOTH_TOLD_MS ((int64_t)12000)
@@ -55,9 +55,9 @@ void both_java_takes(const struct both *both);
 void both_java_unlocks(const struct both *both);
 
 void both_c_takes(struct both *both, int64_t lease_ms);
-/* Its lease may have ended before, if it was to be told to Java. */
+/* Its lease may have ended before, if it was to be reported to Java. */
 void both_c_releases(struct both *both);
-/* The operation, when somebody listens for the lock at whoever serves it. */
+/* The operation, when somebody listens for the lock at the server that serves it. */
 hf_op *both_c_waits(struct both *both);
 void both_wait_listened(const struct both *both);
 void both_assert_c_still_waits(hf_op *op);

@@ -3,7 +3,8 @@
 #ifndef HF_TEST_INTEROP_INTEROP_H
 #define HF_TEST_INTEROP_INTEROP_H
 
-#include "java.h"
+#include "support/assert_hf.h"
+#include "support/java.h"
 #include "support/new_lock.h"
 #include "support/server.h"
 #include "support/wait.h"
@@ -18,7 +19,7 @@
 #include <cmocka.h>
 
 /* A hand-over by message takes a few milliseconds. This is long for that, and short against the
- * TTL of every hold in these rows and against any waiter's own poll, so whoever wakes within it
+ * TTL of every hold in these rows and against any waiter's own poll, so a waiter that wakes within it
  * was told. */
 #define BY_MESSAGE_MS ((int64_t)5000)
 
@@ -26,7 +27,6 @@
 #define FIVE 5
 
 struct suite {
-    const char *java_dir; /* where the jars are */
     struct server *server;
     struct remote *java;
     bool row_ended; /* the last row came to its end, and left nothing behind */
@@ -106,10 +106,6 @@ void assert_server_empty(void);
 bool is_proof(const char *key);
 void print_keys(void); /* what is there and should not be */
 
-/* Asserts a result code and prints the library's own words when it is another. */
-#define assert_hf(expected, actual) assert_hf_at((expected), (actual), __FILE__, __LINE__)
-void assert_hf_at(int expected, int actual, const char *file, int line);
-
 /* ---- The rows, by file ----------------------------------------------------------------------- */
 
 /* rows_sentinel.c */
@@ -125,7 +121,7 @@ void plain_mixed_waiters_take_turns(void **state);
 void plain_reentry_by_c_seen_by_java(void **state);
 void plain_reentry_by_java_seen_by_c(void **state);
 void plain_timed_waits_give_up(void **state);
-void plain_force_by_java_tells_c(void **state);
+void plain_break_by_java_notifies_c(void **state);
 void plain_force_by_c_fails_java(void **state);
 void plain_not_owner_on_either_side(void **state);
 void plain_inspect_names_java_holder(void **state);
@@ -158,7 +154,7 @@ void fair_turn_that_java_lets_pass(void **state);
 void fair_forced_serves_the_first(void **state);
 void fair_killed_c_holder_and_waiter(void **state);
 void fair_killed_java_holder_and_waiter(void **state);
-void fair_killed_java_is_passed_over_when_nobody_hears(void **state);
+void fair_killed_java_is_passed_over_when_silent(void **state);
 
 /* rows_readwrite.c */
 void rw_mixed_readers_and_writers(void **state);
@@ -199,9 +195,9 @@ void quorum_last_server_stopped(void **state);
 void quorum_java_unlocks_one_after_the_other(void **state);
 void quorum_nested_redlock_loses_the_outer_hold(void **state);
 void quorum_nested_c_keeps_the_outer_hold(void **state);
-void quorum_java_comes_too_late_and_does_not_look(void **state);
+void quorum_java_is_late_and_does_not_check(void **state);
 void quorum_java_cannot_be_interrupted(void **state);
-void quorum_forced_servers_are_refilled_or_told(void **state);
+void quorum_broken_servers_are_refilled_or_reported(void **state);
 void quorum_killed_c_holder(void **state);
 void quorum_killed_java_holder(void **state);
 
@@ -227,7 +223,7 @@ void latch_ends_for_c_whatever_java_does(void **state);
 
 /* rows_names.c */
 void others_every_sort_of_name(void **state);
-void others_refuse_what_java_made_of_another_kind(void **state);
+void others_refuse_objects_of_another_kind_by_java(void **state);
 void others_inspect_names_both_sides(void **state);
 
 /* rows_time.c */

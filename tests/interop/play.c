@@ -75,8 +75,8 @@ static void server_step(const char *command) {
 /* That a latch was open: ours alone, and it ends. */
 #define PROOF "{" PLAY_NAME "}:holdfast_latch "
 /* That an acquire of a semaphore has run: the same. */
-#define TICKET "{" PLAY_NAME "}:holdfast_took:"
-/* What a holder is told of a break, on a channel that no Java client knows. */
+#define IDEMPOTENCY_KEYS "{" PLAY_NAME "}:holdfast_took:"
+/* The message that a holder gets of a break, on a channel that no Java client knows. */
 #define TOLD_BROKEN "holdfast_ask broken 1 "
 
 /* Takes lines that begin with `prefix` out of the text. */
@@ -113,7 +113,7 @@ static char *dump(const struct run *run, const struct actors *actors) {
     if (run->kind->fair)
         drop_lines(state, "holdfast_fair:");
     drop_lines(state, PROOF);
-    drop_lines(state, TICKET);
+    drop_lines(state, IDEMPOTENCY_KEYS);
     return state;
 }
 
@@ -146,7 +146,7 @@ static void look(struct run *run, const struct actors *actors, const char *state
     outcome->state = dump(run, actors);
     outcome->ends = state_ends(suite.server, aliases, count);
     drop_lines(outcome->ends, PROOF);
-    drop_lines(outcome->ends, TICKET);
+    drop_lines(outcome->ends, IDEMPOTENCY_KEYS);
     outcome->elapsed_ms = now_ms() - run->begin_ms;
     outcome->messages = messages_take(run->messages, aliases, count);
     drop_lines(outcome->messages, TOLD_BROKEN);

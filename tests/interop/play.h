@@ -1,4 +1,4 @@
-/* State equality: the same commands, whoever does them, leave the same on the server.
+/* State equality: the same commands, no matter who does them, leave the same on the server.
  *
  * A scenario is a list of steps by two actors. It is played by Java alone, which is the measure, by
  * C alone, and by one of each, both ways round. After every step its answer, all keys with types,

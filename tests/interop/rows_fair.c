@@ -1,11 +1,11 @@
 /*
- * The fair lock between C and Java: one queue for both, first come, first served, whoever gives up
- * or dies in it. Played for the fair lock and for its non-reentrant form.
+ * The fair lock between C and Java: one queue for both, first come, first served, whichever waiters
+ * give up or die. For the fair lock and for its non-reentrant form.
  *
- * Waiters queue one after the other: the next starts when the one before it is in the queue on the
- * server. Hand-overs are bounded by HANDED_MS, less than our shortest poll and than the holder's
- * lease; where somebody was killed, only by a hang limit. Leases and the times after which a waiter
- * counts as dead are short there: fairwait of Java, fair_wait_ms and twice watchdog_ms of C.
+ * Waiters queue one after the other: the next starts when the one before it is in the server's
+ * queue. Hand-overs are bounded by HANDED_MS, less than our shortest poll and than the holder's
+ * lease; after a kill, only by a hang limit. Leases and the times after which a waiter counts as
+ * dead are short there: fairwait in Java, fair_wait_ms and twice watchdog_ms in C.
  */
 #include "interop.h"
 #include "support/new_lock.h"
@@ -223,7 +223,7 @@ void fair_give_ups_keep_the_order(void **state) {
 }
 
 /* The lock becomes free, and before it hears of that, a Java client has waited long enough. Redisson's
- * give-up tells nobody, so the next in line sleeps on; whoever looks, or unlocks what nobody holds,
+ * give-up tells nobody, so the next in the queue sleeps on; the client that looks, or unlocks what nobody holds,
  * wakes it. */
 void fair_turn_that_java_lets_pass(void **state) {
     struct line line = line_new(*state, "j1", 0);
@@ -242,7 +242,7 @@ void fair_turn_that_java_lets_pass(void **state) {
     line_free(&line);
 }
 
-/* Force by either side serves the first in line. */
+/* Force by either side serves the head of the queue. */
 void fair_forced_serves_the_first(void **state) {
     struct line line = line_new(*state, "j1", 0);
     int thread = java_thread();
@@ -269,7 +269,7 @@ void fair_forced_serves_the_first(void **state) {
 
 struct victim {
     const struct interop_kind *kind;
-    int told; /* a pipe to tell its owner, with a NUL, before it waits */
+    int notified; /* a pipe to tell its owner, with a NUL, before it waits */
 };
 
 /* A process that acquires, or waits, until it is killed. */
@@ -284,24 +284,24 @@ static int acquire_until_killed(void *arg) {
         new_lock(client, victim->kind->kind, NAME, strlen(NAME), &lock) != HF_OK)
         return 1;
     const char *owner = c_owner(client, 0);
-    if (write(victim->told, owner, strlen(owner) + 1) < 0 || hf_lock_acquire(lock) != HF_OK)
+    if (write(victim->notified, owner, strlen(owner) + 1) < 0 || hf_lock_acquire(lock) != HF_OK)
         return 1;
     for (;;)
         pause();
 }
 
 static pid_t start_victim(const struct interop_kind *kind, struct waiter *ret_waiter) {
-    int told[2];
-    assert_int_equal(pipe(told), 0);
-    struct victim victim = {kind, told[1]};
+    int notified[2];
+    assert_int_equal(pipe(notified), 0);
+    struct victim victim = {kind, notified[1]};
     pid_t pid = run_child(acquire_until_killed, &victim);
-    close(told[1]); /* so that its end is seen */
+    close(notified[1]); /* so that its end is seen */
     *ret_waiter = (struct waiter){.side = 'C'};
     size_t len = 0;
     do {
-        assert_int_equal(read(told[0], ret_waiter->owner + len, 1), 1);
+        assert_int_equal(read(notified[0], ret_waiter->owner + len, 1), 1);
     } while (ret_waiter->owner[len++] != '\0');
-    close(told[0]);
+    close(notified[0]);
     return pid;
 }
 
@@ -309,7 +309,7 @@ static void short_java_client(void) {
     java_lasting_client("jfair", SHORT_OPTIONS);
 }
 
-/* Whoever comes behind the dead finds out by itself: Java by the deadlines, C by the records. */
+/* A client that arrives behind the dead finds out by itself: Java by the deadlines, C by the records. */
 static void kill_c(const struct interop_kind *kind, char behind) {
     struct waiter dead_holder, dead_waiter;
     struct line line = line_new(kind, "jfair", SHORT_MS);
@@ -332,7 +332,7 @@ void fair_killed_c_holder_and_waiter(void **state) {
 }
 
 static void kill_java(const struct interop_kind *kind, char behind) {
-    struct remote *victim = java_start(suite.java_dir);
+    struct remote *victim = java_start(JAVA_REDISSON);
     const char *url = server_tcp_url(suite.server);
     struct waiter dead_waiter = {.side = 'J'};
     struct line line = line_new(kind, "jfair", SHORT_MS);
@@ -362,9 +362,9 @@ void fair_killed_java_holder_and_waiter(void **state) {
 
 /* A process with several who wait, behind a holder of ours: it counts for minutes, but nobody hears
  * when it is its turn. Who is behind it, on either side, comes in when it has had its while. */
-static void kill_java_in_line(const struct interop_kind *kind, char behind) {
+static void kill_queued_java(const struct interop_kind *kind, char behind) {
     enum { DEAD = 3 };
-    struct remote *victim = java_start(suite.java_dir);
+    struct remote *victim = java_start(JAVA_REDISSON);
     struct line line = line_new(kind, "j1", 0);
     assert_memory_equal(java_call(victim, "client v %s", server_tcp_url(suite.server)), "ok ", 3);
     assert_string_equal(java_call(victim, "open v %s " NAME " L", kind->name), "ok");
@@ -386,7 +386,7 @@ static void kill_java_in_line(const struct interop_kind *kind, char behind) {
     line_free(&line);
 }
 
-void fair_killed_java_is_passed_over_when_nobody_hears(void **state) {
-    kill_java_in_line(*state, 'C');
-    kill_java_in_line(*state, 'J');
+void fair_killed_java_is_passed_over_when_silent(void **state) {
+    kill_queued_java(*state, 'C');
+    kill_queued_java(*state, 'J');
 }

@@ -372,7 +372,7 @@ void group_killed_c_holder(void **state) {
 void group_killed_java_holder(void **state) {
     (void)state;
     struct pair pair = begin(0, "jg");
-    struct remote *victim = java_start(suite.java_dir);
+    struct remote *victim = java_start(JAVA_REDISSON);
     char *name = java_word(BOTH);
     assert_memory_equal(java_call(victim, "client v %s codec=string watchdog=%d",
                                   server_tcp_url(suite.server), WATCHDOG_MS),

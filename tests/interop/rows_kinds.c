@@ -238,13 +238,13 @@ void kin_watchdogs_seen_by_the_other_side(void **state) {
     java_lasting_client("jkin", "watchdog=4500");
     struct pair pair = begin(state, WATCHDOG_MS, "jkin");
     assert_hf(HF_OK, hf_lock_acquire(pair.lock));
-    sleep_ms(WATCHDOG_MS + 100); /* it is only there if it was renewed */
+    assert_true(server_wait_outlived(suite.server, "kin", JAVA_LIMIT_MS));
     assert_java("ok true", "isLocked kin");
     assert_count(c_owner(pair.client, 0), 1);
     assert_hf(HF_OK, hf_lock_release(pair.lock));
 
     assert_java("ok", "lock kin thread=%d", pair.thread);
-    sleep_ms(WATCHDOG_MS + 100); /* it is only there if it was renewed */
+    assert_true(server_wait_outlived(suite.server, "kin", JAVA_LIMIT_MS));
     assert_hf(HF_EBUSY, hf_lock_try(pair.lock));
     assert_count(java_owner("jkin", pair.thread), 1);
     assert_java("ok", "unlock kin thread=%d", pair.thread);
@@ -285,9 +285,9 @@ void fenced_tokens_are_one_row_of_numbers(void **state) {
         int64_t nested = c_token(pair.lock);
         assert_true(nested > last);
         last = nested;
-        char told[32];
-        snprintf(told, sizeof told, "ok %lld", (long long)last);
-        assert_java(told, "token kin");
+        char notified[32];
+        snprintf(notified, sizeof notified, "ok %lld", (long long)last);
+        assert_java(notified, "token kin");
         assert_hf(HF_OK, hf_lock_release(pair.lock));
         assert_hf(HF_OK, hf_lock_release(pair.lock));
         if (round == 1) {

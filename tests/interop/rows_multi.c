@@ -7,6 +7,7 @@
  */
 #include "five.h"
 #include "state.h"
+#include "support/crowd.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -160,24 +161,24 @@ void multi_plain_lock_on_each_member(void **state) {
 #define LONGEST_MS 10000 /* what the design promises */
 
 struct turns {
+    struct crowd *crowd;
     hf_lock *lock;
-    atomic_bool over;
     int64_t longest_ms;
     int err;
 };
 
 static void *take_turns(void *arg) {
     struct turns *turns = arg;
-    while (!atomic_load(&turns->over) && turns->err == HF_OK) {
+    while (!atomic_load(&turns->crowd->over) && turns->err == HF_OK) {
         int64_t start_ms = now_ms();
         turns->err = hf_lock_acquire_for(turns->lock, JAVA_LIMIT_MS);
         if (turns->err != HF_OK)
             break;
         int64_t took_ms = now_ms() - start_ms;
         turns->longest_ms = took_ms > turns->longest_ms ? took_ms : turns->longest_ms;
-        sleep_ms(HOLD_MS);
+        linger(HOLD_MS);
         turns->err = hf_lock_release(turns->lock);
-        sleep_ms(THINK_MS);
+        linger(THINK_MS);
     }
     return NULL;
 }
@@ -188,12 +189,12 @@ void multi_opposite_orders(void **state) {
     enum { THREADS = 2 };
     struct multi multi = begin(HOMES);
     struct turns turns[THREADS];
-    pthread_t threads[THREADS];
+    struct crowd crowd = {0};
     int64_t java_longest_ms = 0;
     java_open(multi.java, "multi", OPPOSITE, "R");
     for (int i = 0; i < THREADS; i++) {
-        turns[i] = (struct turns){.lock = multi.lock};
-        assert_int_equal(pthread_create(&threads[i], NULL, take_turns, &turns[i]), 0);
+        turns[i] = (struct turns){.crowd = &crowd, .lock = multi.lock};
+        crowd_add(&crowd, take_turns, &turns[i]);
     }
     for (int round = 0; round < ROUNDS; round++) {
         int64_t start_ms = now_ms();
@@ -203,10 +204,8 @@ void multi_opposite_orders(void **state) {
         java_longest_ms = took_ms > java_longest_ms ? took_ms : java_longest_ms;
         assert_java("ok", "unlock %s thread=%d", handle, multi.thread);
     }
-    for (int i = 0; i < THREADS; i++)
-        atomic_store(&turns[i].over, true);
+    crowd_end(&crowd);
     for (int i = 0; i < THREADS; i++) {
-        pthread_join(threads[i], NULL);
         assert_hf(HF_OK, turns[i].err);
         assert_true(turns[i].longest_ms <= LONGEST_MS);
     }
@@ -371,7 +370,7 @@ void multi_killed_c_holder(void **state) {
 void multi_killed_java_holder(void **state) {
     (void)state;
     struct multi multi = begin(HOMES);
-    struct remote *victim = java_start(suite.java_dir);
+    struct remote *victim = java_start(JAVA_REDISSON);
     char *word = java_word(NAMES);
     for (int i = 0; i < HOMES; i++)
         assert_memory_equal(java_call(victim, "client %s %s watchdog=%d", five.names[i],

@@ -123,7 +123,7 @@ static void assert_refused(const char *kind) {
     actors_free(actors);
 }
 
-void others_refuse_what_java_made_of_another_kind(void **state) {
+void others_refuse_objects_of_another_kind_by_java(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof clashes / sizeof *clashes; i++) {
         int thread = java_thread();

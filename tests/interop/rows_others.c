@@ -21,43 +21,43 @@
 enum { CLIENTS = 2 };
 
 /* Two clients of each side, who wait for the same; one wait each. */
-struct crowd {
+struct waiters {
     hf_client *clients[CLIENTS];
     hf_op *ops[CLIENTS];
     int commands[CLIENTS];
 };
 
-static void java_crowd(struct crowd *crowd, const char *kind, const char *command) {
+static void java_waiters(struct waiters *waiters, const char *kind, const char *command) {
     for (int i = 0; i < CLIENTS; i++) {
         char handle[16];
-        snprintf(handle, sizeof handle, "crowd%d", i);
+        snprintf(handle, sizeof handle, "waiter%d", i);
         java_open(i == 0 ? "j1" : "j2", kind, NAME, handle);
         struct watched_wait *wait = java_watch(i == 0 ? "j1" : "j2", NAME);
-        crowd->commands[i] =
+        waiters->commands[i] =
             java_send(suite.java, "%s %s thread=%d", command, handle, java_thread());
         wait_until_asleep(wait);
     }
 }
 
-static void assert_crowd_sleeps(struct crowd *crowd) {
+static void assert_waiters_sleep(struct waiters *waiters) {
     for (int i = 0; i < CLIENTS; i++) {
-        assert_hf(HF_EPENDING, hf_op_wait(crowd->ops[i], 0, NULL));
-        assert_false(java_answered(suite.java, crowd->commands[i]));
+        assert_hf(HF_EPENDING, hf_op_wait(waiters->ops[i], 0, NULL));
+        assert_false(java_answered(suite.java, waiters->commands[i]));
     }
 }
 
-static void assert_crowd_woken(struct crowd *crowd) {
+static void assert_waiters_woken(struct waiters *waiters) {
     for (int i = 0; i < CLIENTS; i++) {
-        assert_hf(HF_OK, hf_op_wait(crowd->ops[i], BY_MESSAGE_MS, NULL));
-        hf_op_free(crowd->ops[i]);
-        const char *answer = java_answer_within(suite.java, crowd->commands[i], BY_MESSAGE_MS);
+        assert_hf(HF_OK, hf_op_wait(waiters->ops[i], BY_MESSAGE_MS, NULL));
+        hf_op_free(waiters->ops[i]);
+        const char *answer = java_answer_within(suite.java, waiters->commands[i], BY_MESSAGE_MS);
         assert_memory_equal(answer, "ok", 2);
     }
 }
 
-static void crowd_close(struct crowd *crowd) {
+static void waiters_close(struct waiters *waiters) {
     for (int i = 0; i < CLIENTS; i++)
-        hf_close(crowd->clients[i]);
+        hf_close(waiters->clients[i]);
 }
 
 /* ---- Semaphore ----------------------------------------------------------------------------------- */
@@ -68,42 +68,42 @@ static hf_sem *sem_of(hf_client *client) {
     return sem;
 }
 
-/* Four permits at once wake four waiters, two on each side, whoever puts them there. */
-static void wake_semaphore_crowd(bool by_java) {
-    struct crowd crowd;
+/* Four permits at once wake four waiters, two on each side, no matter who puts them there. */
+static void wake_semaphore_waiters(bool by_java) {
+    struct waiters waiters;
     hf_sem *sems[CLIENTS];
     bool set;
     int64_t left;
     for (int i = 0; i < CLIENTS; i++) {
-        crowd.clients[i] = c_client(0);
-        sems[i] = sem_of(crowd.clients[i]);
+        waiters.clients[i] = c_client(0);
+        sems[i] = sem_of(waiters.clients[i]);
     }
     assert_hf(HF_OK, hf_sem_try_set(sems[0], 0, 0, &set));
     assert_true(set);
     for (int i = 0; i < CLIENTS; i++) {
-        struct watched_wait *wait = c_watch(crowd.clients[i], NAME);
-        assert_hf(HF_OK, hf_sem_acquire_start(sems[i], 1, NULL, NULL, NULL, &crowd.ops[i]));
+        struct watched_wait *wait = c_watch(waiters.clients[i], NAME);
+        assert_hf(HF_OK, hf_sem_acquire_start(sems[i], 1, NULL, NULL, NULL, &waiters.ops[i]));
         wait_until_asleep(wait);
     }
-    java_crowd(&crowd, "semaphore", "acquire");
-    assert_crowd_sleeps(&crowd);
+    java_waiters(&waiters, "semaphore", "acquire");
+    assert_waiters_sleep(&waiters);
     if (by_java)
-        assert_java("ok", "release crowd0 permits=%d thread=%d", 2 * CLIENTS, java_thread());
+        assert_java("ok", "release waiter0 permits=%d thread=%d", 2 * CLIENTS, java_thread());
     else
         assert_hf(HF_OK, hf_sem_release(sems[0], 2 * CLIENTS));
-    assert_crowd_woken(&crowd);
+    assert_waiters_woken(&waiters);
     assert_hf(HF_OK, hf_sem_available(sems[0], &left));
     assert_int_equal(left, 0);
     for (int i = 0; i < CLIENTS; i++)
         hf_sem_free(sems[i]);
-    crowd_close(&crowd);
+    waiters_close(&waiters);
     cmd_ok(suite.server, "DEL " NAME);
 }
 
 void semaphore_wakes_all_of_both_sides(void **state) {
     (void)state;
-    wake_semaphore_crowd(false);
-    wake_semaphore_crowd(true);
+    wake_semaphore_waiters(false);
+    wake_semaphore_waiters(true);
 }
 
 /* Who gives up has taken nothing, also when the permit comes in that moment; cancelled ones too. */
@@ -198,7 +198,7 @@ void permits_leases_cross(void **state) {
     hf_permits *permits = permits_of(client);
     hf_permits_options options = HF_PERMITS_INIT;
     hf_permit_id id;
-    long long told;
+    long long notified;
     int64_t left;
     java_open("j1", "permits", NAME, "permits");
     assert_hf(HF_OK, hf_permits_set(permits, 2));
@@ -208,8 +208,8 @@ void permits_leases_cross(void **state) {
     const char *lease = java_call(suite.java, "lease permits %s", id.text);
     if (java_lacks(lease))
         skip();
-    assert_int_equal(sscanf(lease, "ok %lld", &told), 1);
-    assert_in_range(told, 1, 60 * 1000);
+    assert_int_equal(sscanf(lease, "ok %lld", &notified), 1);
+    assert_in_range(notified, 1, 60 * 1000);
     assert_java("ok true", "updateLease permits %s lease=600000", id.text);
     assert_hf(HF_OK, hf_permits_lease_ms(permits, &id, &left));
     assert_in_range(left, 60 * 1000 + 1, 600 * 1000);
@@ -262,8 +262,9 @@ void permits_of_the_killed_come_back(void **state) {
     pid_t pid = run_child(permit_until_killed, &held[1]);
     close(held[1]); /* so that its end is seen */
     assert_int_equal(read(held[0], &byte, 1), 1);
-    sleep_ms(SHORT_MS + 100); /* it is only there if it was renewed */
-    assert_java("ok 0", "available permits");
+    /* longer than its lease: it is only there if it was renewed */
+    assert_true(
+        HOLDS_FOR(strcmp(java_call(suite.java, "available permits"), "ok 0") == 0, SHORT_MS + 100));
     assert_java("ok", "try permits wait=50 lease=60000");
     int waiting =
         java_send(suite.java, "acquire permits lease=%d thread=%d", SHORT_MS, java_thread());
@@ -297,47 +298,47 @@ static void open_latch(hf_latch *latch, enum ending ending) {
     if (ending == COUNTED_BY_C) {
         assert_hf(HF_OK, hf_latch_count_down(latch));
     } else if (ending == COUNTED_BY_JAVA) {
-        assert_java("ok", "countDown crowd0 thread=%d", java_thread());
+        assert_java("ok", "countDown waiter0 thread=%d", java_thread());
     } else {
         assert_hf(HF_OK, hf_latch_delete(latch, &deleted));
         assert_true(deleted);
     }
 }
 
-static void wake_latch_crowd(enum ending ending) {
-    struct crowd crowd;
+static void wake_latch_waiters(enum ending ending) {
+    struct waiters waiters;
     hf_latch *latches[CLIENTS];
     bool set;
     for (int i = 0; i < CLIENTS; i++) {
-        crowd.clients[i] = c_client(0);
-        latches[i] = latch_of(crowd.clients[i]);
+        waiters.clients[i] = c_client(0);
+        latches[i] = latch_of(waiters.clients[i]);
     }
     assert_hf(HF_OK, hf_latch_try_set(latches[0], 1, &set));
     assert_true(set);
     for (int i = 0; i < CLIENTS; i++) {
-        struct watched_wait *wait = c_watch(crowd.clients[i], NAME);
-        assert_hf(HF_OK, hf_latch_await_start(latches[i], NULL, NULL, NULL, &crowd.ops[i]));
+        struct watched_wait *wait = c_watch(waiters.clients[i], NAME);
+        assert_hf(HF_OK, hf_latch_await_start(latches[i], NULL, NULL, NULL, &waiters.ops[i]));
         wait_until_asleep(wait);
     }
-    java_crowd(&crowd, "latch", "await");
-    assert_crowd_sleeps(&crowd);
+    java_waiters(&waiters, "latch", "await");
+    assert_waiters_sleep(&waiters);
     open_latch(latches[0], ending);
-    assert_crowd_woken(&crowd);
+    assert_waiters_woken(&waiters);
     assert_server_empty();
     for (int i = 0; i < CLIENTS; i++)
         hf_latch_free(latches[i]);
-    crowd_close(&crowd);
+    waiters_close(&waiters);
 }
 
 void latch_wakes_all_of_both_sides(void **state) {
     (void)state;
-    wake_latch_crowd(COUNTED_BY_C);
-    wake_latch_crowd(COUNTED_BY_JAVA);
-    wake_latch_crowd(DELETED_BY_C);
+    wake_latch_waiters(COUNTED_BY_C);
+    wake_latch_waiters(COUNTED_BY_JAVA);
+    wake_latch_waiters(DELETED_BY_C);
 }
 
 /* Java's delete closes the gates of Redisson's waiters; ours return. And a latch that Java opens and
- * this library closes at once lets go whoever waited for it, though nobody can have seen it open. */
+ * this library closes at once lets go the client that waited for it, though nobody can have seen it open. */
 void latch_ends_for_c_whatever_java_does(void **state) {
     (void)state;
     hf_client *client = c_client(0);

@@ -73,7 +73,7 @@ void plain_c_waits_for_java(void **state) {
     hf_close(client);
 }
 
-/* Two Java clients and two C clients wait at once; whoever gets the lock gives it back, until
+/* Two Java clients and two C clients wait at once; the client that gets the lock gives it back, until
  * all had it. A wake-up that is lost on either side would leave the rest asleep until a TTL of
  * 30 s. */
 void plain_mixed_waiters_take_turns(void **state) {
@@ -216,7 +216,7 @@ static bool readable(int fd, int64_t limit_ms) {
     return poll(&poll_fd, 1, (int)limit_ms) == 1;
 }
 
-void plain_force_by_java_tells_c(void **state) {
+void plain_break_by_java_notifies_c(void **state) {
     (void)state;
     /* Renewed every 3 s, so the loss is found soon; never below 6 s, so only a message wakes the
      * waiter. */

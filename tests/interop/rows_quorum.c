@@ -157,7 +157,7 @@ void quorum_minority_of_the_other_side(void **state) {
     five_pair_end(&pair);
 }
 
-/* C321, by either side: nobody gets in, and whoever tried has left nothing. */
+/* C321, by either side: nobody gets in, and the client that tried has left nothing. */
 void quorum_majority_of_the_other_side(void **state) {
     (void)state;
     five_begin();

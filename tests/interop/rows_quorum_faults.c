@@ -48,7 +48,7 @@ void quorum_last_server_stopped(void **state) {
     stopped(FIVE - 1);
 }
 
-/* Its unlock waits for a server that is silent before it comes to the others, so whoever waits there
+/* Its unlock waits for a server that is silent before it comes to the others, so a waiter there
  * waits, too. */
 void quorum_java_unlocks_one_after_the_other(void **state) {
     (void)state;
@@ -155,8 +155,8 @@ static int java_is_held_up(struct five_pair *pair, struct proxy *proxy) {
         proxy_stall_request(proxy, "\r\n8123\r\n");
         int acquiring = java_send(suite.java, "try Q thread=%d wait=%d lease=%d", pair->thread,
                                   GATHER_MS, LEASE_MS);
-        while (proxy_held(proxy) == 0 && !java_answered(suite.java, acquiring))
-            sleep_ms(1);
+        assert_true(
+            WAIT_FOR(proxy_held(proxy) > 0 || java_answered(suite.java, acquiring), JAVA_LIMIT_MS));
         proxy_heal(proxy); /* no rule is left for what comes next */
         if (proxy_held(proxy) > 0)
             return acquiring;
@@ -175,7 +175,7 @@ static bool lease_is_back(void *arg) {
 /* RedLock does not look how long it took: here what it had is over, and another's, when it sets its
  * lease. It believes that it holds the lock, and the other's locks have its lease, here a shorter one.
  * C's watchdog sets that right; and an acquire of C's counts the time that it took. */
-void quorum_java_comes_too_late_and_does_not_look(void **state) {
+void quorum_java_is_late_and_does_not_check(void **state) {
     (void)state;
     five_begin();
     struct proxy *proxy = proxy_start(server_socket(five.servers[0]));
@@ -236,7 +236,7 @@ static void prove_all(struct five_pair *pair) {
 
 /* Java breaks C's lock on two servers: they are taken again. On all five: C is told. (Between these,
  * whether a majority was kept depends on when C looks.) */
-void quorum_forced_servers_are_refilled_or_told(void **state) {
+void quorum_broken_servers_are_refilled_or_reported(void **state) {
     (void)state;
     five_begin();
     struct five_pair pair = five_pair(ENDURING_MS);
@@ -295,7 +295,7 @@ void quorum_killed_java_holder(void **state) {
     (void)state;
     five_begin();
     struct five_pair pair = five_pair(0);
-    struct remote *victim = java_start(suite.java_dir);
+    struct remote *victim = java_start(JAVA_REDISSON);
     for (int i = 0; i < FIVE; i++)
         assert_memory_equal(java_call(victim, "client %s %s watchdog=%d", five.names[i],
                                       server_tcp_url(five.servers[i]), ENDURING_MS),

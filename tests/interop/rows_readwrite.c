@@ -66,7 +66,7 @@ static void assert_java_woken(int command) {
 /* ---- Crowds ---------------------------------------------------------------------------------- */
 
 /* Somebody who waits, and gives back what he gets. */
-struct guest {
+struct contender {
     bool writes, served;
     const char *handle; /* Java's; NULL: C */
     char owner_name[96];
@@ -76,54 +76,55 @@ struct guest {
     hf_op *op;
 };
 
-static struct guest java_guest(const char *client, const char *handle, bool writes) {
-    struct guest guest = {.handle = handle, .writes = writes, .thread = java_thread()};
-    snprintf(guest.owner_name, sizeof guest.owner_name, "%s", java_owner(client, guest.thread));
-    guest.command = java_wait_start(client, handle, guest.thread);
-    return guest;
+static struct contender java_contender(const char *client, const char *handle, bool writes) {
+    struct contender contender = {.handle = handle, .writes = writes, .thread = java_thread()};
+    snprintf(contender.owner_name, sizeof contender.owner_name, "%s",
+             java_owner(client, contender.thread));
+    contender.command = java_wait_start(client, handle, contender.thread);
+    return contender;
 }
 
-static struct guest c_guest(struct sides *sides, hf_owner owner, bool writes) {
-    struct guest guest = {.writes = writes, .owner = owner};
-    guest.lock = writes ? sides->write : sides->read;
-    guest.op = c_wait_start(sides->client, guest.lock, owner);
-    return guest;
+static struct contender c_contender(struct sides *sides, hf_owner owner, bool writes) {
+    struct contender contender = {.writes = writes, .owner = owner};
+    contender.lock = writes ? sides->write : sides->read;
+    contender.op = c_wait_start(sides->client, contender.lock, owner);
+    return contender;
 }
 
-static bool is_in(const struct guest *guest) {
-    return guest->op != NULL ? hf_op_wait(guest->op, 1, NULL) == HF_OK
-                             : java_answered(suite.java, guest->command);
+static bool is_in(const struct contender *contender) {
+    return contender->op != NULL ? hf_op_wait(contender->op, 1, NULL) == HF_OK
+                                 : java_answered(suite.java, contender->command);
 }
 
 static bool is_in_or_asleep(void *arg) {
-    const struct guest *guest = arg;
-    return is_in(guest) || java_sleeps(guest->thread);
+    const struct contender *contender = arg;
+    return is_in(contender) || java_sleeps(contender->thread);
 }
 
 /* One in Java, woken together with others, of whom one may have come first: it has tried since, and
  * hears the next message again. */
-static void wait_until_settled(struct watched_wait *since, struct guest *guest) {
+static void wait_until_settled(struct watched_wait *since, struct contender *contender) {
     wait_until_tried(since);
-    assert_true(wait_until(is_in_or_asleep, guest, JAVA_LIMIT_MS));
+    assert_true(wait_until(is_in_or_asleep, contender, JAVA_LIMIT_MS));
 }
 
-static void serve(struct guest *guest) {
-    if (guest->writes) /* Nobody beside a writer: the mode, and its field. */
+static void serve(struct contender *contender) {
+    if (contender->writes) /* Nobody beside a writer: the mode, and its field. */
         assert_int_equal(cmd_int(suite.server, "HLEN " NAME), 2);
-    if (guest->op == NULL)
-        assert_java("ok", "unlock %s thread=%d", guest->handle, guest->thread);
+    if (contender->op == NULL)
+        assert_java("ok", "unlock %s thread=%d", contender->handle, contender->thread);
     else
-        assert_hf(HF_OK, hf_lock_release_as(guest->lock, guest->owner));
-    hf_op_free(guest->op);
-    guest->served = true;
+        assert_hf(HF_OK, hf_lock_release_as(contender->lock, contender->owner));
+    hf_op_free(contender->op);
+    contender->served = true;
 }
 
-/* Whoever is in goes out, until `wanted` more of them have been served. */
-static void serve_some(struct guest *guests, int count, int wanted) {
+/* A client that is in goes out, until `wanted` more of them have been served. */
+static void serve_some(struct contender *contenders, int count, int wanted) {
     for (int64_t end = now_ms() + BY_MESSAGE_MS; wanted > 0 && now_ms() < end;) {
         for (int i = 0; i < count && wanted > 0; i++) {
-            if (!guests[i].served && is_in(&guests[i])) {
-                serve(&guests[i]);
+            if (!contenders[i].served && is_in(&contenders[i])) {
+                serve(&contenders[i]);
                 wanted--;
             }
         }
@@ -132,7 +133,7 @@ static void serve_some(struct guest *guests, int count, int wanted) {
 }
 
 /* Readers of both sides are in together; a writer of each side waits for all of them; then readers
- * of both sides come behind a writer. Whoever waits is told. */
+ * of both sides come behind a writer. A waiter is told. */
 void rw_mixed_readers_and_writers(void **state) {
     (void)state;
     struct sides c = sides_new(0);
@@ -145,7 +146,7 @@ void rw_mixed_readers_and_writers(void **state) {
     assert_java("ok", "lock r1 thread=%d", reader);
     assert_hf(HF_OK, hf_lock_acquire(c.read));
     assert_int_equal(cmd_int(suite.server, "HLEN " NAME), 3); /* mode, and one field each */
-    struct guest writers[] = {java_guest("j2", "w2", true), c_guest(&other, 5, true)};
+    struct contender writers[] = {java_contender("j2", "w2", true), c_contender(&other, 5, true)};
     assert_hf(HF_OK, hf_lock_release(c.read));
     assert_false(is_in(&writers[0]) || is_in(&writers[1]));
     struct watched_wait *woken = java_watch("j2", writers[0].owner_name);
@@ -154,7 +155,7 @@ void rw_mixed_readers_and_writers(void **state) {
     serve_some(writers, 2, 2);
 
     assert_java("ok", "lock w2 thread=%d", writer);
-    struct guest readers[] = {java_guest("j1", "r1", false), c_guest(&c, 6, false)};
+    struct contender readers[] = {java_contender("j1", "r1", false), c_contender(&c, 6, false)};
     assert_false(is_in(&readers[0]) || is_in(&readers[1]));
     assert_java("ok", "unlock w2 thread=%d", writer);
     serve_some(readers, 2, 2);
@@ -289,7 +290,8 @@ static void enter_behind_a_keeper(char writes, wait_condition *until) {
     assert_java("ok", "lock rkeeper thread=%d", reader);
     options.lease_ms = ENDS_MS;
     assert_hf(HF_OK, hf_lock_acquire_with(c.read, &options, NULL));
-    struct guest writer = writes == 'J' ? java_guest("j2", "w2", true) : c_guest(&other, 5, true);
+    struct contender writer =
+        writes == 'J' ? java_contender("j2", "w2", true) : c_contender(&other, 5, true);
     assert_true(wait_until(has_run_out, &c, JAVA_LIMIT_MS));
     assert_true(wait_until(until, &c, BY_MESSAGE_MS));
     assert_false(is_in(&writer));
@@ -321,7 +323,7 @@ void rw_java_reader_keeps_no_dead_level_of_c(void **state) {
 
 struct victim {
     any_kind kind;
-    int told;
+    int notified;
 };
 
 static int hold_until_killed(void *arg) {
@@ -332,21 +334,21 @@ static int hold_until_killed(void *arg) {
     options.watchdog_ms = SHORT_MS;
     if (hf_open(server_url(suite.server), &options, &client) != HF_OK ||
         new_lock(client, victim->kind, NAME, strlen(NAME), &lock) != HF_OK ||
-        hf_lock_acquire(lock) != HF_OK || write(victim->told, "h", 1) != 1)
+        hf_lock_acquire(lock) != HF_OK || write(victim->notified, "h", 1) != 1)
         return 1;
     for (;;)
         pause();
 }
 
 static pid_t start_victim(any_kind kind) {
-    int told[2];
+    int notified[2];
     char byte;
-    assert_int_equal(pipe(told), 0);
-    struct victim victim = {kind, told[1]};
+    assert_int_equal(pipe(notified), 0);
+    struct victim victim = {kind, notified[1]};
     pid_t pid = run_child(hold_until_killed, &victim);
-    close(told[1]); /* so that its end is seen */
-    assert_int_equal(read(told[0], &byte, 1), 1);
-    close(told[0]);
+    close(notified[1]); /* so that its end is seen */
+    assert_int_equal(read(notified[0], &byte, 1), 1);
+    close(notified[0]);
     return pid;
 }
 
@@ -369,7 +371,7 @@ static int64_t last_hold_ends(void) {
 void rw_killed_readers(void **state) {
     (void)state;
     struct sides c = sides_new(SHORT_MS);
-    struct remote *jvm = java_start(suite.java_dir);
+    struct remote *jvm = java_start(JAVA_REDISSON);
     int reader = java_thread();
     int writer = java_thread();
     short_java_client();
@@ -405,7 +407,7 @@ void rw_killed_readers(void **state) {
 void rw_killed_holders_alone(void **state) {
     (void)state;
     struct sides c = sides_new(SHORT_MS);
-    struct remote *jvm = java_start(suite.java_dir);
+    struct remote *jvm = java_start(JAVA_REDISSON);
     int thread = java_thread();
     java_sides("j2", "r2", "w2");
     assert_memory_equal(java_call(jvm, "client v %s " SHORT_OPTIONS, server_tcp_url(suite.server)),

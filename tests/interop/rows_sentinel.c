@@ -1,9 +1,9 @@
 /*
  * C and Java on a primary that sentinels watch, and through the death of that primary.
  *
- * Everything that is held was replicated before, so a failover costs nobody a lock. Redisson takes seconds
- * to find the new primary, and throws meanwhile; who it makes wait, sleeps until the time that it was told.
- * So what is asserted is what comes of it, not when.
+ * All holds were replicated before, so a failover costs no lock. Redisson takes seconds to find the
+ * new primary, and throws meanwhile; its waiters sleep until the lease that they saw ends. So the
+ * tests assert the outcome, not the time.
  */
 #include "five.h"
 

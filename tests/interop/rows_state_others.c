@@ -76,7 +76,7 @@ static const struct scenario readwrite[] = {
          STEP("unlock A.read", "ok", FULL),
          STEP("unlock A.write", "ok", NO_KEY),
      }},
-    {"a writer becomes a reader; ours tells those who wait",
+    {"a writer becomes a reader; ours notifies the waiters",
      1,
      {
          STEP("lock A.write", "held", FULL),

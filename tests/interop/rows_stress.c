@@ -65,7 +65,7 @@ static const struct stress_place kin_places[STRESS_PLACES] = {
     {"nonreentrant", "stress-a"}, {"spin", "stress-b"}, {"fenced", "stress-c"}};
 static const struct stress_place killed_places[STRESS_PLACES] = {
     {"fair", "stress-a"}, {"readwrite", "stress-b"}, {"permits", "stress-c"}};
-static const struct stress_place told_places[STRESS_PLACES] = {
+static const struct stress_place reported_places[STRESS_PLACES] = {
     {"nonreentrantfair", "stress-a"}, {"semaphore", "stress-b"}, {"permits", "stress-c"}};
 
 static const struct stress_place group_places[STRESS_PLACES] = {
@@ -136,10 +136,10 @@ static void start_player(struct game *game, int number) {
     }
     /* One of them through the Unix socket, as C goes, the others by TCP; older ones cannot. */
     if (player->jvm == NULL)
-        player->jvm = number < game->own_jvm ? suite.java : java_start(suite.java_dir);
+        player->jvm = number < game->own_jvm ? suite.java : java_start(JAVA_REDISSON);
     start_java(game, &stress, player,
-               number == 0 && getenv("HF_INTEROP_REDISSON") == NULL ? server_url(suite.server)
-                                                                    : server_tcp_url(suite.server));
+               number == 0 && java_version(JAVA_REDISSON) == NULL ? server_url(suite.server)
+                                                                  : server_tcp_url(suite.server));
 }
 
 static void kill_player(struct game *game, int number) {
@@ -162,7 +162,7 @@ static void play(struct game *game) {
         int64_t pause_ms = 300 + rand_r(&game->random) % 800;
         if (round >= 2 && now_ms() + pause_ms >= game->least_end_ms)
             return;
-        sleep_ms(pause_ms);
+        linger(pause_ms);
         bool jvm = round % 2 == 1 && !game->spares_jvm;
         int own = game->own_jvm, c_players = game->players_len - own - 1;
         int number = jvm ? own : own + 1 + rand_r(&game->random) % c_players;
@@ -220,7 +220,7 @@ static bool all_permits_are_back(void *arg) {
     return number == STRESS_PERMITS;
 }
 
-/* Once more, alone: whoever was killed in line or inside does not keep us out, and is gone then. */
+/* Once more, alone: the client that was killed in the queue or inside does not keep us out, and is gone then. */
 static void visit_lock(hf_client *client, hf_client *second, const struct stress_place *place) {
     struct stress_door door = {.way = stress_way_of(place->kind), .second = second};
     assert_hf(HF_OK, door.way->open(&door, client, place->name));
@@ -333,7 +333,7 @@ static void begin(struct game *game, const struct stress_place *wanted, int64_t 
     choose_places(game, wanted);
     game->random = choose_seed();
     game->players[game->own_jvm].jvm =
-        java_start(suite.java_dir); /* It takes its time: before it counts. */
+        java_start(JAVA_REDISSON); /* It takes its time: before it counts. */
     if (soaking())
         lasts_ms *= 30;
     game->least_end_ms = now_ms() + lasts_ms;
@@ -464,7 +464,7 @@ void others_mixed_stress(void **state) {
 
 void others_mixed_stress_wakes_by_message(void **state) {
     (void)state;
-    stress_by_message(told_places, 3 * 1000);
+    stress_by_message(reported_places, 3 * 1000);
 }
 
 /* ---- Locks made of several --------------------------------------------------------------------- */

@@ -206,7 +206,7 @@ void plain_killed_java_holder(void **state) {
     (void)state;
     hf_client *client = c_client(0);
     hf_lock *lock = c_lock(client, "java-killed");
-    struct remote *victim = java_start(suite.java_dir);
+    struct remote *victim = java_start(JAVA_REDISSON);
     const char *url = server_tcp_url(suite.server);
 
     assert_memory_equal(java_call(victim, "client v %s watchdog=%d", url, WATCHDOG_MS), "ok ", 3);

@@ -1,8 +1,8 @@
 /*
  * A process of the latch's mixed stress test. Two latches take turns, so that each is closed anew
  * again and again. In each round every worker of every process closes the round's latch if nobody
- * has yet, notes that it came, counts down and waits for the others; whoever gets out before all
- * have come has found a violation, and whoever is trapped by the next round's latch never gets out.
+ * has yet, notes that it came, counts down and waits for the others; the client that gets out before all
+ * have come has found a violation, and the client that is trapped by the next round's latch never gets out.
  * Rounds.java is the same in Java.
  *
  * Runs in a forked child, so nothing here may use cmocka. Each thread has a connection of its own
@@ -18,8 +18,6 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
-
-#define HANG_MS ((int64_t)60 * 1000)
 
 enum { MOST_WORKERS = 4 };
 

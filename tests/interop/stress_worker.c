@@ -58,7 +58,7 @@ static void section(struct worker *worker, const char *name, const struct stress
         freeReplyObject(counter);
         return;
     }
-    sleep_ms(pick(worker, STRESS_WORK_MS));
+    linger(pick(worker, STRESS_WORK_MS));
     redisReply *left = redisCommand(
         worker->server,
         "EVALSHA %s 5 stress:inside:%s stress:counter:%s stress:done stress:violations "

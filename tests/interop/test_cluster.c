@@ -1,10 +1,11 @@
 /*
- * holdfast and the released Redisson on one cluster, in both directions: which messages they tell each other
- * of releases by, through a slot that moves, and through a failover.
+ * holdfast and the released Redisson on one cluster, in both directions: the messages that announce
+ * releases, a slot that moves, and a failover.
  *
- * Three primaries with a replica each. Redisson's waiters lose their subscription when a slot moves or its
- * server dies, and do not get it back: they sleep until the end that they were told the other's hold has. So
- * only ours are asked to be woken by a message afterwards; Java's have until that end, and some time to look.
+ * Three primaries with a replica each. Redisson's waiters lose their subscription when a slot moves
+ * or its server dies, and do not get it back: they sleep until the lease that they saw ends. So
+ * only our waiters must be woken by a message afterwards; Java's have until that end, and some time
+ * to poll.
  */
 #include "both.h"
 #include "support/shards.h"
@@ -50,9 +51,7 @@ static void each_kind_wakes_the_other_side_by_message(void **state) {
 static void move(const char *name) {
     unsigned slot = shards_slot(shards, name);
     struct server *from = shards_owner(shards, slot), *to = shards_other(shards, from);
-    shards_open_slot(shards, slot, from, to);
-    shards_move_keys(shards, slot, from, to);
-    shards_close_slot(shards, slot, from, to);
+    shards_move_slot(shards, slot, from, to);
 }
 
 static void c_is_woken_by_java_after_a_move(void **state) {

@@ -3,16 +3,16 @@
  * or the end of the other's lease wakes it.
  *
  * Used by the rows, on the test's one thread. A wait is watched by a MONITOR that starts before it.
- * Whoever waits makes an attempt, subscribes and makes another. If its client hears the channel
+ * A waiter makes an attempt, subscribes and makes another. If its client hears the channel
  * already, for another who waits there, it does not subscribe again, and it is two attempts.
  *
  * A Java thread has to be looked at besides: a writer's release, on either side, lets those go who
- * sleep when its message arrives (LockPubSub, READ_UNLOCK_MESSAGE), and whoever has just tried in
+ * sleep when its message arrives (LockPubSub, READ_UNLOCK_MESSAGE), and the client that has just tried in
  * vain and is about to sleep misses it, in every version of Redisson, and sleeps until the lease
  * ends.
  *
  * A client that listens to nothing has to subscribe. For one that does listen when the wait begins,
- * both are right, and cannot be told apart beforehand: Redisson and holdfast give a subscription
+ * both are right, and cannot be distinguished beforehand: Redisson and holdfast give a subscription
  * back in the background, some time after the wait has ended, and only they know whether this one
  * is still to be used.
  */
@@ -79,7 +79,7 @@ static struct seen look(const struct watched_server *at) {
     for (const char *line = text; *line != '\0'; line = next_line(line)) {
         if (is_of_a_script(line) || is_command(line, "UNSUBSCRIBE\"") ||
             has(line, "\"holdfast_ask\"") || has(line, "\"holdfast_tell:"))
-            continue; /* the last two: for breaks and questions, whoever holds something */
+            continue; /* the last two: for breaks and questions of a client that holds something */
         if (is_command(line, "SUBSCRIBE\""))
             seen.subscribed = true;
         else if (has(line, at->needle) && was_run(line))

@@ -36,13 +36,17 @@ static void add_url(char *urls, const char *url) {
     snprintf(urls + len, 2048 - len, "%s%s", len > 0 ? " " : "", url);
 }
 
-/* Scripts are loaded and connections made. */
-static void open_client(const char *urls, const hf_options *options, hf_client **ret_client,
-                        hf_lock **ret_lock) {
+/* Scripts are loaded and connections made. All servers have granted before it is released: else an
+ * acquire would still be on its way to one of them, and its grant would be the next attempt's. */
+static void open_client(struct fleet *fleet, const char *urls, const hf_options *options,
+                        hf_client **ret_client, hf_lock **ret_lock) {
+    char owner[64];
     assert_int_equal(hf_open(urls, options, ret_client), HF_OK);
     assert_int_equal(hf_lock_new(*ret_client, FLEET_NAME, ret_lock), HF_OK);
     hf_acquire_options leased = fleet_wait_for(HF_FOREVER, 60000);
     assert_int_equal(hf_lock_acquire_with(*ret_lock, &leased, NULL), HF_OK);
+    snprintf(owner, sizeof owner, "%s:%" PRIu64, hf_client_id(*ret_client), hf_owner_self());
+    assert_true(fleet_wait_held(fleet, owner, FLEET, HANG_MS));
     assert_int_equal(hf_lock_extend(*ret_lock, 60000), HF_OK);
     assert_int_equal(hf_lock_release(*ret_lock), HF_OK);
 }
@@ -62,10 +66,10 @@ void fleet_begin(struct fleet *fleet, const hf_options *given) {
     hf_options warm = options; /* a guard is for the test, not for its preparation */
     int64_t guard_ms = options.restart_guard_ms;
     warm.restart_guard_ms = 0;
-    open_client(fleet->direct_urls, &warm, &fleet->rival, &fleet->rival_lock);
+    open_client(fleet, fleet->direct_urls, &warm, &fleet->rival, &fleet->rival_lock);
     assert_true(fleet_wait_free(fleet, HANG_MS));
     if (guard_ms == 0) {
-        open_client(fleet->urls, &options, &fleet->client, &fleet->lock);
+        open_client(fleet, fleet->urls, &options, &fleet->client, &fleet->lock);
     } else {
         assert_int_equal(hf_open(fleet->urls, &options, &fleet->client), HF_OK);
         assert_int_equal(hf_lock_new(fleet->client, FLEET_NAME, &fleet->lock), HF_OK);

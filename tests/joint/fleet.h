@@ -15,7 +15,8 @@
 
 #include <holdfast/holdfast.h>
 
-#include "redis/script.h"
+#include "redis/wire/script.h"
+#include "support/case.h"
 #include "support/proxy.h"
 #include "support/server.h"
 #include "support/wait.h"
@@ -31,7 +32,6 @@
 #define FLEET 5
 #define MAJORITY 3
 #define FLEET_NAME "guarded"
-#define HANG_MS 60000
 
 #define FLEET_ACQUIRE hfi_script_plain_acquire.sha1
 #define FLEET_RELEASE hfi_script_plain_release.sha1
@@ -57,6 +57,9 @@ int fleet_stop_servers(void **state);
 hf_options fleet_options(void);
 void fleet_begin(struct fleet *fleet, const hf_options *given);
 void fleet_end(struct fleet *fleet);
+#define FLEET_CASE(name) CASE_IN(name, struct fleet, f, fleet_begin, fleet_end, NULL)
+#define FLEET_CASE_WITH(name, ...)                                                                 \
+    CASE_WITH(name, struct fleet, f, fleet_begin, fleet_end, __VA_ARGS__)
 
 /* On how many servers that are up somebody has the lock; or this owner. */
 int fleet_locked(struct fleet *fleet);
@@ -70,7 +73,7 @@ void fleet_vacate(struct fleet *fleet, int server);
 
 hf_acquire_options fleet_wait_for(int64_t wait_ms, int64_t lease_ms);
 
-/* Counts what a lock's callback is told. */
+/* Counts what a lock's callback gets. */
 struct fleet_events {
     atomic_int warnings, losses;
 };

@@ -16,6 +16,7 @@
 #include <holdfast/holdfast.h>
 
 #include "joint/fleet.h"
+#include "support/case.h"
 #include "support/new_lock.h"
 
 #define PACK 3
@@ -42,6 +43,8 @@ hf_options pack_options(void);
 void pack_begin(struct pack *pack, const hf_options *given);
 /* Nothing is locked any more, or it fails. */
 void pack_end(struct pack *pack);
+#define PACK_CASE(name) CASE_IN(name, struct pack, p, pack_begin, pack_end, NULL)
+#define PACK_CASE_WITH(name, ...) CASE_WITH(name, struct pack, p, pack_begin, pack_end, __VA_ARGS__)
 /* The same with leftovers that are not the test's subject. */
 void pack_end_anyhow(struct pack *pack);
 

@@ -1,6 +1,7 @@
 /* One lock out of many: all or nothing, each member busy in turn, nesting, flattening, mixed kinds and
  * clients, what each verb says. C113 to C116. */
 #include "joint/pack.h"
+#include "support/case.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -12,9 +13,7 @@ static const char *const abc[] = {"a", "b", "c"};
 
 /* ---- All or nothing ---- */
 
-/* C113 */
-static void lock_and_unlock(void **state) {
-    (void)state;
+CASE(C113_lock_and_unlock) {
     struct pack p;
     bool mine;
     hf_result result = HF_RESULT_INIT;
@@ -37,10 +36,9 @@ static void lock_and_unlock(void **state) {
     pack_end(&p);
 }
 
-/* C114: of those who try at once one wins at most, and the others hold nothing. (If two meet, both may
- * give way: who does not want that waits.) */
-static void ten_try_at_once(void **state) {
-    (void)state;
+/* Of clients that try at once at most one wins, and the others hold nothing. (If two collide, both
+ * may give way; to avoid that, wait.) */
+CASE(C114_ten_try_at_once) {
     struct pack p;
     struct fleet_caller callers[10];
     int won = 0;
@@ -57,68 +55,55 @@ static void ten_try_at_once(void **state) {
     pack_end_anyhow(&p);
 }
 
-static void each_member_busy_in_turn(void **state) {
-    (void)state;
-    struct pack p;
+PACK_CASE(each_member_busy_in_turn) {
     char text[64];
-    pack_begin(&p, NULL);
     for (int i = 0; i < PACK; i++) {
-        pack_occupy(&p, i);
-        assert_int_equal(hf_lock_try(p.all), HF_EBUSY);
+        pack_occupy(p, i);
+        assert_int_equal(hf_lock_try(p->all), HF_EBUSY);
         snprintf(text, sizeof text, "'%s': another owner holds the lock", pack_names[i]);
         assert_string_equal(hf_last_error()->text, text);
-        assert_int_equal(pack_locked(&p), 1);
-        assert_int_equal(hf_lock_acquire_for(p.all, 50), HF_ETIMEDOUT);
-        assert_true(pack_wait_locked(&p, 1, HANG_MS)); /* what it had is given back behind it */
-        pack_vacate(&p, i);
-        assert_int_equal(hf_lock_try(p.all), HF_OK);
-        assert_int_equal(pack_held(&p), PACK);
-        assert_int_equal(hf_lock_release(p.all), HF_OK);
+        assert_int_equal(pack_locked(p), 1);
+        assert_int_equal(hf_lock_acquire_for(p->all, 50), HF_ETIMEDOUT);
+        assert_true(pack_wait_locked(p, 1, HANG_MS)); /* what it had is given back behind it */
+        pack_vacate(p, i);
+        assert_int_equal(hf_lock_try(p->all), HF_OK);
+        assert_int_equal(pack_held(p), PACK);
+        assert_int_equal(hf_lock_release(p->all), HF_OK);
     }
-    pack_end(&p);
 }
 
-/* C115, for each member: who waits holds nothing, and goes on when that one is free. */
-static void waits_without_holding(void **state) {
-    (void)state;
-    struct pack p;
+/* For each member: a waiter holds nothing, and acquires when that one is free. */
+PACK_CASE(C115_waits_without_holding) {
     struct fleet_caller caller;
-    pack_begin(&p, NULL);
     for (int i = 0; i < PACK; i++) {
-        pack_occupy(&p, i);
-        fleet_call_acquire(&caller, p.all, fleet_wait_for(HANG_MS, 60000));
-        assert_true(proxy_wait_seen(p.proxy[i], "\r\nSUBSCRIBE\r\n", 1, HANG_MS));
-        assert_true(pack_wait_locked(&p, 1, HANG_MS));
+        pack_occupy(p, i);
+        fleet_call_acquire(&caller, p->all, fleet_wait_for(HANG_MS, 60000));
+        assert_true(proxy_wait_seen(p->proxy[i], "\r\nSUBSCRIBE\r\n", 1, HANG_MS));
+        assert_true(pack_wait_locked(p, 1, HANG_MS));
         for (int j = 0; j < PACK; j++)
             if (j != i)
-                assert_int_equal(hf_lock_acquire(p.rival_lock[j]), HF_OK);
+                assert_int_equal(hf_lock_acquire(p->rival_lock[j]), HF_OK);
         for (int j = 0; j < PACK; j++)
-            assert_int_equal(hf_lock_release(p.rival_lock[j]), HF_OK);
+            assert_int_equal(hf_lock_release(p->rival_lock[j]), HF_OK);
         assert_int_equal(fleet_join(&caller), HF_OK);
         for (int j = 0; j < PACK; j++) /* its thread has ended */
-            cmd_ok(p.server[j], "DEL %s", pack_names[j]);
+            cmd_ok(p->server[j], "DEL %s", pack_names[j]);
     }
-    pack_end(&p);
 }
 
-/* C116 */
-static void outsiders_are_refused(void **state) {
-    (void)state;
-    struct pack p;
+PACK_CASE(C116_outsiders_are_refused) {
     hf_lock *other;
-    pack_begin(&p, NULL);
-    assert_int_equal(hf_lock_new_all(p.rival_lock, PACK, &other), HF_OK);
-    assert_int_equal(hf_lock_acquire(p.all), HF_OK);
+    assert_int_equal(hf_lock_new_all(p->rival_lock, PACK, &other), HF_OK);
+    assert_int_equal(hf_lock_acquire(p->all), HF_OK);
     assert_int_equal(hf_lock_try(other), HF_EBUSY);
     assert_int_equal(hf_lock_try(other), HF_EBUSY);
     for (int i = 0; i < PACK; i++)
-        assert_int_equal(hf_lock_try(p.rival_lock[i]), HF_EBUSY);
-    assert_int_equal(hf_lock_release(p.all), HF_OK);
+        assert_int_equal(hf_lock_try(p->rival_lock[i]), HF_EBUSY);
+    assert_int_equal(hf_lock_release(p->all), HF_OK);
     assert_int_equal(hf_lock_try(other), HF_OK);
-    assert_int_equal(hf_lock_try(p.all), HF_EBUSY);
+    assert_int_equal(hf_lock_try(p->all), HF_EBUSY);
     assert_int_equal(hf_lock_release(other), HF_OK);
     hf_lock_free(other);
-    pack_end(&p);
 }
 
 /* ---- Nesting ---- */
@@ -127,138 +112,115 @@ static long long count_at(struct pack *p, int i) {
     return cmd_int(p->server[i], "HGET %s %s", pack_names[i], p->owner[i]);
 }
 
-static void nests(void **state) {
-    (void)state;
-    struct pack p;
+PACK_CASE(nests) {
     hf_result result = HF_RESULT_INIT;
     int64_t count;
-    pack_begin(&p, NULL);
     for (int times = 1; times <= 3; times++) {
-        assert_int_equal(hf_lock_acquire_with(p.all, NULL, &result), HF_OK);
+        assert_int_equal(hf_lock_acquire_with(p->all, NULL, &result), HF_OK);
         assert_int_equal(result.count, times);
     }
-    assert_int_equal(hf_lock_acquire(p.lock[1]), HF_OK);
-    assert_int_equal(count_at(&p, 0), 3);
-    assert_int_equal(count_at(&p, 1), 4);
-    assert_int_equal(hf_lock_hold_count(p.all, &count), HF_OK);
+    assert_int_equal(hf_lock_acquire(p->lock[1]), HF_OK);
+    assert_int_equal(count_at(p, 0), 3);
+    assert_int_equal(count_at(p, 1), 4);
+    assert_int_equal(hf_lock_hold_count(p->all, &count), HF_OK);
     assert_int_equal(count, 3);
     for (int times = 2; times >= 0; times--) {
-        assert_int_equal(hf_lock_release(p.all), HF_OK);
+        assert_int_equal(hf_lock_release(p->all), HF_OK);
         if (times > 0)
-            assert_int_equal(count_at(&p, 0), times);
+            assert_int_equal(count_at(p, 0), times);
     }
-    assert_int_equal(hf_lock_release(p.all), HF_ENOTOWNER);
-    assert_int_equal(pack_locked(&p), 1); /* what was acquired by itself stays */
-    assert_int_equal(count_at(&p, 1), 1);
-    assert_int_equal(hf_lock_release(p.lock[1]), HF_OK);
-    pack_end(&p);
+    assert_int_equal(hf_lock_release(p->all), HF_ENOTOWNER);
+    assert_int_equal(pack_locked(p), 1); /* what was acquired by itself stays */
+    assert_int_equal(count_at(p, 1), 1);
+    assert_int_equal(hf_lock_release(p->lock[1]), HF_OK);
 }
 
 /* A member that its owner held before is still held when the whole is not acquired. */
-static void what_was_held_before_stays(void **state) {
-    (void)state;
-    struct pack p;
-    pack_begin(&p, NULL);
-    assert_int_equal(hf_lock_acquire(p.lock[0]), HF_OK);
-    pack_occupy(&p, 2);
-    assert_int_equal(hf_lock_try(p.all), HF_EBUSY);
-    assert_int_equal(count_at(&p, 0), 1);
-    pack_vacate(&p, 2);
-    assert_int_equal(hf_lock_try(p.all), HF_OK);
-    assert_int_equal(count_at(&p, 0), 2);
-    assert_int_equal(hf_lock_release(p.all), HF_OK);
-    assert_int_equal(count_at(&p, 0), 1);
-    assert_int_equal(hf_lock_release(p.lock[0]), HF_OK);
-    pack_end(&p);
+PACK_CASE(earlier_holds_stay) {
+    assert_int_equal(hf_lock_acquire(p->lock[0]), HF_OK);
+    pack_occupy(p, 2);
+    assert_int_equal(hf_lock_try(p->all), HF_EBUSY);
+    assert_int_equal(count_at(p, 0), 1);
+    pack_vacate(p, 2);
+    assert_int_equal(hf_lock_try(p->all), HF_OK);
+    assert_int_equal(count_at(p, 0), 2);
+    assert_int_equal(hf_lock_release(p->all), HF_OK);
+    assert_int_equal(count_at(p, 0), 1);
+    assert_int_equal(hf_lock_release(p->lock[0]), HF_OK);
 }
 
-static void one_inside_another_counts_as_its_members(void **state) {
-    (void)state;
-    struct pack p;
+PACK_CASE(one_inside_another_counts_as_its_members) {
     hf_lock *inner, *outer;
     size_t len;
-    pack_begin(&p, NULL);
-    assert_int_equal(hf_lock_new_all(p.lock, 2, &inner), HF_OK);
-    hf_lock *members[] = {inner, p.lock[2]};
+    assert_int_equal(hf_lock_new_all(p->lock, 2, &inner), HF_OK);
+    hf_lock *members[] = {inner, p->lock[2]};
     assert_int_equal(hf_lock_new_all(members, 2, &outer), HF_OK);
     hf_lock_free(inner);
     assert_memory_equal(hf_lock_name(outer, &len), "a b c", 6);
     assert_int_equal(len, 5);
     hf_acquire_options leased = fleet_wait_for(1000, 60000); /* which Redisson fails at */
     assert_int_equal(hf_lock_acquire_with(outer, &leased, NULL), HF_OK);
-    assert_int_equal(pack_held(&p), PACK);
+    assert_int_equal(pack_held(p), PACK);
     assert_int_equal(hf_lock_release(outer), HF_OK);
-    assert_int_equal(hf_lock_new_all((hf_lock *[]){outer, p.lock[0]}, 2, &inner), HF_EINVAL);
+    assert_int_equal(hf_lock_new_all((hf_lock *[]){outer, p->lock[0]}, 2, &inner), HF_EINVAL);
     hf_lock_free(outer);
-    pack_end(&p);
 }
 
 /* The same members in another order are other handles on the same locks. */
-static void order_means_nothing(void **state) {
-    (void)state;
-    struct pack p;
+PACK_CASE(order_means_nothing) {
     hf_lock *backwards;
-    pack_begin(&p, NULL);
-    hf_lock *members[] = {p.lock[2], p.lock[1], p.lock[0]};
+    hf_lock *members[] = {p->lock[2], p->lock[1], p->lock[0]};
     assert_int_equal(hf_lock_new_all(members, 3, &backwards), HF_OK);
     assert_string_equal(hf_lock_name(backwards, NULL), "c b a");
-    assert_int_equal(hf_lock_acquire(p.all), HF_OK);
+    assert_int_equal(hf_lock_acquire(p->all), HF_OK);
     assert_int_equal(hf_lock_acquire(backwards), HF_OK);
-    assert_int_equal(count_at(&p, 1), 2);
-    assert_int_equal(hf_lock_release(p.all), HF_OK);
-    assert_int_equal(count_at(&p, 1), 1);
+    assert_int_equal(count_at(p, 1), 2);
+    assert_int_equal(hf_lock_release(p->all), HF_OK);
+    assert_int_equal(count_at(p, 1), 1);
     assert_int_equal(hf_lock_release(backwards), HF_OK);
     hf_lock_free(backwards);
-    pack_end(&p);
 }
 
 /* ---- Making one ---- */
 
-static void refused_members(void **state) {
-    (void)state;
-    struct pack p;
+PACK_CASE(refused_members) {
     hf_lock *lock = NULL, *many[HF_MEMBERS_MAX + 1], *same, *reader, *writer;
     char name[16];
-    pack_begin(&p, NULL);
     assert_int_equal(hf_lock_new_all(NULL, 1, &lock), HF_EINVAL);
-    assert_int_equal(hf_lock_new_all(p.lock, 0, &lock), HF_EINVAL);
-    assert_int_equal(hf_lock_new_all(p.lock, 1, NULL), HF_EINVAL);
-    assert_int_equal(hf_lock_new_all((hf_lock *[]){p.lock[0], NULL}, 2, &lock), HF_EINVAL);
-    assert_int_equal(hf_lock_new_all((hf_lock *[]){p.lock[0], p.lock[0]}, 2, &lock), HF_EINVAL);
-    assert_int_equal(new_lock(p.client[0], HF_FAIR, "a", 1, &same), HF_OK);
-    assert_int_equal(hf_lock_new_all((hf_lock *[]){p.lock[0], same}, 2, &lock), HF_EINVAL);
-    assert_int_equal(new_lock(p.client[0], HF_READ, "r", 1, &reader), HF_OK);
-    assert_int_equal(new_lock(p.client[0], HF_WRITE, "r", 1, &writer), HF_OK);
+    assert_int_equal(hf_lock_new_all(p->lock, 0, &lock), HF_EINVAL);
+    assert_int_equal(hf_lock_new_all(p->lock, 1, NULL), HF_EINVAL);
+    assert_int_equal(hf_lock_new_all((hf_lock *[]){p->lock[0], NULL}, 2, &lock), HF_EINVAL);
+    assert_int_equal(hf_lock_new_all((hf_lock *[]){p->lock[0], p->lock[0]}, 2, &lock), HF_EINVAL);
+    assert_int_equal(new_lock(p->client[0], HF_FAIR, "a", 1, &same), HF_OK);
+    assert_int_equal(hf_lock_new_all((hf_lock *[]){p->lock[0], same}, 2, &lock), HF_EINVAL);
+    assert_int_equal(new_lock(p->client[0], HF_READ, "r", 1, &reader), HF_OK);
+    assert_int_equal(new_lock(p->client[0], HF_WRITE, "r", 1, &writer), HF_OK);
     assert_int_equal(hf_lock_new_all((hf_lock *[]){reader, writer}, 2, &lock), HF_EINVAL);
     for (size_t i = 0; i < LEN(many); i++) {
         snprintf(name, sizeof name, "m%zu", i);
-        assert_int_equal(hf_lock_new(p.client[0], name, &many[i]), HF_OK);
+        assert_int_equal(hf_lock_new(p->client[0], name, &many[i]), HF_OK);
     }
     assert_int_equal(hf_lock_new_all(many, LEN(many), &lock), HF_EINVAL);
     assert_int_equal(hf_lock_new_all(many, HF_MEMBERS_MAX, &lock), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    assert_int_equal(cmd_int(p.server[0], "DBSIZE"), HF_MEMBERS_MAX);
+    assert_int_equal(cmd_int(p->server[0], "DBSIZE"), HF_MEMBERS_MAX);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    assert_int_equal(cmd_int(p.server[0], "DBSIZE"), 0);
+    assert_int_equal(cmd_int(p->server[0], "DBSIZE"), 0);
     hf_lock_free(lock);
     hf_lock_free(same);
     hf_lock_free(reader);
     hf_lock_free(writer);
     for (size_t i = 0; i < LEN(many); i++)
         hf_lock_free(many[i]);
-    pack_end(&p);
 }
 
 /* Sets that look alike once their names are joined have nothing in common. */
-static void names_that_look_alike(void **state) {
-    (void)state;
-    struct pack p;
+PACK_CASE(names_that_look_alike) {
     hf_lock *plain;
     int64_t count;
-    pack_begin(&p, NULL);
-    hf_lock *one = pack_all_of(p.client[0], HF_PLAIN, (const char *[]){"x y", "z"}, 2);
-    hf_lock *two = pack_all_of(p.client[0], HF_PLAIN, (const char *[]){"x", "y z"}, 2);
-    assert_int_equal(hf_lock_new(p.client[0], "x y z", &plain), HF_OK);
+    hf_lock *one = pack_all_of(p->client[0], HF_PLAIN, (const char *[]){"x y", "z"}, 2);
+    hf_lock *two = pack_all_of(p->client[0], HF_PLAIN, (const char *[]){"x", "y z"}, 2);
+    assert_int_equal(hf_lock_new(p->client[0], "x y z", &plain), HF_OK);
     assert_string_equal(hf_lock_name(one, NULL), hf_lock_name(two, NULL));
     assert_int_equal(hf_lock_acquire(one), HF_OK);
     assert_int_equal(hf_lock_hold_count(two, &count), HF_OK);
@@ -272,13 +234,11 @@ static void names_that_look_alike(void **state) {
     hf_lock_free(one);
     hf_lock_free(two);
     hf_lock_free(plain);
-    pack_end(&p);
 }
 
 /* ---- Kinds ---- */
 
-static void mixed_kinds(void **state) {
-    (void)state;
+CASE(mixed_kinds) {
     struct pack p;
     static const any_kind kinds[] = {HF_PLAIN, HF_FAIR, HF_READ, HF_WRITE, HF_PLAIN | HF_FENCED};
     static const hf_bytes values[] = {{"v1", 2}, {"v2", 2}};
@@ -316,8 +276,7 @@ static void mixed_kinds(void **state) {
 }
 
 /* Locks that are read are shared, those that are written are not. */
-static void readers_share(void **state) {
-    (void)state;
+CASE(readers_share) {
     struct pack p;
     hf_acquire_options other = HF_ACQUIRE_INIT;
     pack_begin(&p, NULL);
@@ -337,9 +296,8 @@ static void readers_share(void **state) {
     pack_end_anyhow(&p);
 }
 
-/* One attempt does not line up, so it does not stay in line either. */
-static void fair_members(void **state) {
-    (void)state;
+/* One attempt does not line up, so it does not stay in the queue either. */
+CASE(fair_members) {
     struct pack p;
     struct fleet_caller caller;
     pack_begin(&p, NULL);
@@ -360,27 +318,22 @@ static void fair_members(void **state) {
 }
 
 /* A member that does not nest: the second acquire is refused, and gives back what it took. */
-static void members_that_do_not_nest(void **state) {
-    (void)state;
-    struct pack p;
+PACK_CASE(members_that_do_not_nest) {
     hf_lock *once, *all;
-    pack_begin(&p, NULL);
-    assert_int_equal(new_lock(p.client[1], HF_NONREENTRANT, "b", 1, &once), HF_OK);
-    assert_int_equal(hf_lock_new_all((hf_lock *[]){p.lock[0], once, p.lock[2]}, 3, &all), HF_OK);
+    assert_int_equal(new_lock(p->client[1], HF_NONREENTRANT, "b", 1, &once), HF_OK);
+    assert_int_equal(hf_lock_new_all((hf_lock *[]){p->lock[0], once, p->lock[2]}, 3, &all), HF_OK);
     assert_int_equal(hf_lock_acquire(all), HF_OK);
     assert_int_equal(hf_lock_acquire(all), HF_EDEADLK);
-    assert_int_equal(count_at(&p, 0), 1);
-    assert_int_equal(count_at(&p, 2), 1);
+    assert_int_equal(count_at(p, 0), 1);
+    assert_int_equal(count_at(p, 2), 1);
     assert_int_equal(hf_lock_release(all), HF_OK);
     hf_lock_free(once);
     hf_lock_free(all);
-    pack_end(&p);
 }
 
 /* ---- What the verbs say ---- */
 
-static void questions(void **state) {
-    (void)state;
+CASE(questions) {
     struct pack p;
     bool yes, broken;
     int64_t ttl_ms, token;
@@ -413,8 +366,7 @@ static void questions(void **state) {
     pack_end(&p);
 }
 
-static void extend(void **state) {
-    (void)state;
+CASE(extend) {
     struct pack p;
     hf_acquire_options leased = fleet_wait_for(0, 20000);
     pack_begin(&p, NULL);
@@ -432,9 +384,8 @@ static void extend(void **state) {
     pack_end(&p);
 }
 
-/* Whoever came first is as fresh as the last one: no lease is shorter than was asked for by a tenth. */
-static void leases_are_aligned(void **state) {
-    (void)state;
+/* A client that came first is as fresh as the last one: no lease is shorter than was asked for by a tenth. */
+CASE(leases_are_aligned) {
     struct pack p;
     hf_options options = pack_options();
     hf_acquire_options leased = fleet_wait_for(0, 20000);
@@ -450,43 +401,16 @@ static void leases_are_aligned(void **state) {
     pack_end(&p);
 }
 
-static void statistics(void **state) {
-    (void)state;
-    struct pack p;
+PACK_CASE(statistics) {
     hf_stats stats = HF_STATS_INIT;
-    pack_begin(&p, NULL);
-    assert_int_equal(hf_lock_acquire(p.all), HF_OK);
-    assert_int_equal(hf_client_stats(p.client[0], &stats), HF_OK);
+    assert_int_equal(hf_lock_acquire(p->all), HF_OK);
+    assert_int_equal(hf_client_stats(p->client[0], &stats), HF_OK);
     assert_int_equal(stats.holds, 2); /* it, and its member */
-    assert_int_equal(hf_client_stats(p.client[1], &stats), HF_OK);
+    assert_int_equal(hf_client_stats(p->client[1], &stats), HF_OK);
     assert_int_equal(stats.holds, 1);
-    assert_int_equal(hf_lock_release(p.all), HF_OK);
-    assert_int_equal(hf_client_stats(p.client[0], &stats), HF_OK);
+    assert_int_equal(hf_lock_release(p->all), HF_OK);
+    assert_int_equal(hf_client_stats(p->client[0], &stats), HF_OK);
     assert_int_equal(stats.holds, 0);
-    pack_end(&p);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lock_and_unlock),
-        cmocka_unit_test(ten_try_at_once),
-        cmocka_unit_test(each_member_busy_in_turn),
-        cmocka_unit_test(waits_without_holding),
-        cmocka_unit_test(outsiders_are_refused),
-        cmocka_unit_test(nests),
-        cmocka_unit_test(what_was_held_before_stays),
-        cmocka_unit_test(one_inside_another_counts_as_its_members),
-        cmocka_unit_test(order_means_nothing),
-        cmocka_unit_test(refused_members),
-        cmocka_unit_test(names_that_look_alike),
-        cmocka_unit_test(mixed_kinds),
-        cmocka_unit_test(readers_share),
-        cmocka_unit_test(fair_members),
-        cmocka_unit_test(members_that_do_not_nest),
-        cmocka_unit_test(questions),
-        cmocka_unit_test(extend),
-        cmocka_unit_test(leases_are_aligned),
-        cmocka_unit_test(statistics),
-    };
-    return cmocka_run_group_tests(tests, pack_start_servers, pack_stop_servers);
-}
+RUN_CASES(pack_start_servers, pack_stop_servers)

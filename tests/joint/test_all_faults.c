@@ -2,6 +2,7 @@
  * refuses; a member that is lost, broken, released behind its back or runs out; replies that are lost.
  * U76. */
 #include "joint/pack.h"
+#include "support/case.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -19,8 +20,7 @@ static hf_options restless(void) {
 
 /* ---- Servers ---- */
 
-static void one_is_down(void **state) {
-    (void)state;
+CASE(U76_one_is_down) {
     for (int i = 0; i < PACK; i++) {
         struct pack p;
         struct fleet_caller caller;
@@ -42,82 +42,61 @@ static void one_is_down(void **state) {
     }
 }
 
-static void one_is_slow(void **state) {
-    (void)state;
-    struct pack p;
-    pack_begin(&p, NULL);
-    proxy_delay(p.proxy[1], "", 200);
-    assert_int_equal(hf_lock_acquire(p.all), HF_OK);
-    assert_int_equal(pack_held(&p), PACK);
-    assert_int_equal(hf_lock_release(p.all), HF_OK);
-    assert_int_equal(pack_locked(&p), 0);
-    pack_end(&p);
+PACK_CASE(U76_one_is_slow) {
+    proxy_delay(p->proxy[1], "", 200);
+    assert_int_equal(hf_lock_acquire(p->all), HF_OK);
+    assert_int_equal(pack_held(p), PACK);
+    assert_int_equal(hf_lock_release(p->all), HF_OK);
+    assert_int_equal(pack_locked(p), 0);
 }
 
 /* A wait that is shorter than an answer takes: it is busy or not, and no fault of the servers. */
-static void short_wait_has_one_exchange(void **state) {
-    (void)state;
-    struct pack p;
-    pack_begin(&p, NULL);
+PACK_CASE(short_wait_has_one_exchange) {
     for (int i = 0; i < PACK; i++)
-        proxy_delay(p.proxy[i], "", 200);
-    assert_int_equal(hf_lock_acquire_for(p.all, 20), HF_OK);
-    assert_int_equal(hf_lock_release(p.all), HF_OK);
-    pack_occupy(&p, 1);
-    assert_int_equal(hf_lock_acquire_for(p.all, 20), HF_ETIMEDOUT);
-    pack_vacate(&p, 1);
-    assert_true(pack_wait_free(&p, HANG_MS));
-    pack_end(&p);
+        proxy_delay(p->proxy[i], "", 200);
+    assert_int_equal(hf_lock_acquire_for(p->all, 20), HF_OK);
+    assert_int_equal(hf_lock_release(p->all), HF_OK);
+    pack_occupy(p, 1);
+    assert_int_equal(hf_lock_acquire_for(p->all, 20), HF_ETIMEDOUT);
+    pack_vacate(p, 1);
+    assert_true(pack_wait_free(p, HANG_MS));
 }
 
 /* An answer that no waiting helps against: everything is given back, whatever else was granted. */
-static void one_refuses(void **state) {
-    (void)state;
+PACK_CASE(U76_one_refuses) {
     static const struct {
         const char *answer;
         int err;
     } answers[] = {{"-NOPERM this user has no permissions\r\n", HF_EPERM},
                    {"-OOM command not allowed\r\n", HF_EOOM}};
-    struct pack p;
-    pack_begin(&p, NULL);
     for (size_t a = 0; a < sizeof answers / sizeof answers[0]; a++) {
         for (int i = 0; i < PACK; i++) {
-            proxy_answer_instead(p.proxy[i], FLEET_ACQUIRE, answers[a].answer,
+            proxy_answer_instead(p->proxy[i], FLEET_ACQUIRE, answers[a].answer,
                                  strlen(answers[a].answer));
-            assert_int_equal(hf_lock_acquire_for(p.all, HANG_MS), answers[a].err);
+            assert_int_equal(hf_lock_acquire_for(p->all, HANG_MS), answers[a].err);
             assert_int_equal(hf_last_error()->text[1], pack_names[i][0]);
-            assert_int_equal(pack_locked(&p), 0);
+            assert_int_equal(pack_locked(p), 0);
         }
     }
-    pack_end(&p);
 }
 
 /* Its server is loading: that ends, and is waited out. */
-static void one_is_loading(void **state) {
-    (void)state;
+PACK_CASE(one_is_loading) {
     static const char loading[] = "-LOADING the dataset\r\n";
-    struct pack p;
-    pack_begin(&p, NULL);
-    proxy_answer_instead(p.proxy[1], FLEET_ACQUIRE, loading, strlen(loading));
-    assert_int_equal(hf_lock_acquire_for(p.all, HANG_MS), HF_OK);
-    assert_int_equal(hf_lock_release(p.all), HF_OK);
-    pack_end(&p);
+    proxy_answer_instead(p->proxy[1], FLEET_ACQUIRE, loading, strlen(loading));
+    assert_int_equal(hf_lock_acquire_for(p->all, HANG_MS), HF_OK);
+    assert_int_equal(hf_lock_release(p->all), HF_OK);
 }
 
-static void one_is_something_else(void **state) {
-    (void)state;
-    struct pack p;
-    pack_begin(&p, NULL);
-    cmd_ok(p.server[1], "SET b something");
-    assert_int_equal(hf_lock_acquire(p.all), HF_EWRONGTYPE);
-    assert_int_equal(pack_locked(&p), 1);
-    cmd_ok(p.server[1], "DEL b");
-    pack_end(&p);
+PACK_CASE(one_is_something_else) {
+    cmd_ok(p->server[1], "SET b something");
+    assert_int_equal(hf_lock_acquire(p->all), HF_EWRONGTYPE);
+    assert_int_equal(pack_locked(p), 1);
+    cmd_ok(p->server[1], "DEL b");
 }
 
 /* It takes commands and answers nothing: what it may have granted is given back when it is heard again. */
-static void one_is_silent(void **state) {
-    (void)state;
+CASE(one_is_silent) {
     for (int i = 0; i < PACK; i++) {
         struct pack p;
         hf_options options = pack_options();
@@ -140,8 +119,7 @@ static void one_is_silent(void **state) {
 
 /* ---- Replies ---- */
 
-static void replies_are_lost(void **state) {
-    (void)state;
+CASE(replies_are_lost) {
     for (int i = 0; i < PACK; i++) {
         struct pack p;
         pack_begin(&p, NULL);
@@ -157,43 +135,32 @@ static void replies_are_lost(void **state) {
     }
 }
 
-static void replies_to_renewals_are_lost(void **state) {
-    (void)state;
-    struct pack p;
+PACK_CASE_WITH(replies_to_renewals_are_lost, restless(), options.watchdog_ms = 2 * ENDURING_MS) {
+    /* one renewal less is done in it */
     struct fleet_events events = {0};
-    hf_options options = restless();
-    options.watchdog_ms = 2 * ENDURING_MS; /* one renewal less is done in it */
-    pack_begin(&p, &options);
-    assert_int_equal(hf_lock_on_lost(p.all, fleet_on_event, &events), HF_OK);
+    assert_int_equal(hf_lock_on_lost(p->all, fleet_on_event, &events), HF_OK);
     for (int i = 0; i < PACK; i++)
-        proxy_drop_replies_after(p.proxy[i], FLEET_RENEW);
-    assert_int_equal(hf_lock_acquire(p.all), HF_OK);
+        proxy_drop_replies_after(p->proxy[i], FLEET_RENEW);
+    assert_int_equal(hf_lock_acquire(p->all), HF_OK);
     for (int i = 0; i < PACK; i++)
-        assert_true(proxy_wait_fired(p.proxy[i], 1, HANG_MS));
+        assert_true(proxy_wait_fired(p->proxy[i], 1, HANG_MS));
     for (int i = 0; i < PACK; i++) /* and the next one came through */
-        assert_true(proxy_wait_seen(p.proxy[i], FLEET_RENEW,
-                                    proxy_seen(p.proxy[i], FLEET_RENEW) + 2, HANG_MS));
+        assert_true(proxy_wait_seen(p->proxy[i], FLEET_RENEW,
+                                    proxy_seen(p->proxy[i], FLEET_RENEW) + 2, HANG_MS));
     assert_int_equal(atomic_load(&events.losses), 0);
-    assert_true(hf_lock_remaining_ms(p.all) > 0);
-    assert_int_equal(hf_lock_release(p.all), HF_OK);
-    pack_end(&p);
+    assert_true(hf_lock_remaining_ms(p->all) > 0);
+    assert_int_equal(hf_lock_release(p->all), HF_OK);
 }
 
-/* The reply to a release does not come: that is told, and settled when it can be. */
-static void a_release_is_not_answered(void **state) {
-    (void)state;
-    struct pack p;
-    hf_options options = pack_options();
-    options.cmd_timeout_ms = SILENT_MS;
-    pack_begin(&p, &options);
-    assert_int_equal(hf_lock_acquire(p.all), HF_OK);
-    proxy_blackhole(p.proxy[1], true, true);
-    assert_int_equal(hf_lock_release(p.all), HF_EUNKNOWN);
+/* The reply to a release is lost: that is reported, and settled later. */
+PACK_CASE_WITH(a_release_is_not_answered, pack_options(), options.cmd_timeout_ms = SILENT_MS) {
+    assert_int_equal(hf_lock_acquire(p->all), HF_OK);
+    proxy_blackhole(p->proxy[1], true, true);
+    assert_int_equal(hf_lock_release(p->all), HF_EUNKNOWN);
     assert_int_equal(hf_last_error()->text[1], 'b');
-    assert_int_equal(pack_locked(&p), 1);
-    assert_int_equal(hf_lock_release(p.all), HF_ENOTOWNER);
-    proxy_heal(p.proxy[1]);
-    pack_end(&p);
+    assert_int_equal(pack_locked(p), 1);
+    assert_int_equal(hf_lock_release(p->all), HF_ENOTOWNER);
+    proxy_heal(p->proxy[1]);
 }
 
 /* ---- Losses ---- */
@@ -230,8 +197,7 @@ static void break_ours(struct pack *p, int i) {
     assert_int_equal(hf_lock_break(p->lock[i], NULL), HF_OK);
 }
 
-static void a_member_ends(void **state) {
-    (void)state;
+CASE(a_member_ends) {
     static void (*const ends[])(struct pack *, int) = {delete, break_it, release_it, break_ours};
     for (size_t end = 0; end < sizeof ends / sizeof ends[0]; end++) {
         struct pack p;
@@ -249,64 +215,46 @@ static void a_member_ends(void **state) {
 }
 
 /* The next call knows, however soon it comes. */
-static void released_right_after_a_member(void **state) {
-    (void)state;
-    struct pack p;
-    pack_begin(&p, NULL);
+PACK_CASE(released_right_after_a_member) {
     for (int round = 0; round < 50; round++) {
-        assert_int_equal(hf_lock_acquire(p.all), HF_OK);
-        assert_int_equal(hf_lock_release(p.lock[round % PACK]), HF_OK);
-        assert_int_equal(hf_lock_remaining_ms(p.all), 0);
-        assert_int_equal(hf_lock_release(p.all), HF_ELOST);
-        assert_true(pack_wait_free(&p, HANG_MS));
-        assert_int_equal(hf_lock_release(p.all), HF_ENOTOWNER);
+        assert_int_equal(hf_lock_acquire(p->all), HF_OK);
+        assert_int_equal(hf_lock_release(p->lock[round % PACK]), HF_OK);
+        assert_int_equal(hf_lock_remaining_ms(p->all), 0);
+        assert_int_equal(hf_lock_release(p->all), HF_ELOST);
+        assert_true(pack_wait_free(p, HANG_MS));
+        assert_int_equal(hf_lock_release(p->all), HF_ENOTOWNER);
     }
-    pack_end(&p);
 }
 
 /* However often it is nested, all of it is given back. */
-/* Nobody is told that he has it all, if one of them is gone when the last is acquired. */
-static void one_is_lost_before_all_are_held(void **state) {
-    (void)state;
+/* No caller learns that it has all, if one of them is gone when the last is acquired. */
+PACK_CASE(one_is_lost_before_all_are_held) {
     const hf_owner owner = 7;
-    struct pack p;
     hf_op *op;
     hf_result result = HF_RESULT_INIT;
     hf_acquire_options acquire = HF_ACQUIRE_INIT;
-    pack_begin(&p, NULL);
     acquire.owner = owner;
-    proxy_stall_request(p.proxy[2], FLEET_ACQUIRE);
-    assert_int_equal(hf_lock_acquire_start(p.all, &acquire, NULL, NULL, &op), HF_OK);
-    int64_t end_ms = now_ms() + HANG_MS;
-    while (hf_lock_remaining_ms_as(p.lock[0], owner) == 0) {
-        assert_true(now_ms() < end_ms);
-        sleep_ms(1);
-    }
-    assert_true(proxy_wait_held(p.proxy[2], HANG_MS));
-    break_ours(&p, 0);
-    proxy_release_held(p.proxy[2]);
+    proxy_stall_request(p->proxy[2], FLEET_ACQUIRE);
+    assert_int_equal(hf_lock_acquire_start(p->all, &acquire, NULL, NULL, &op), HF_OK);
+    assert_true(WAIT_FOR(hf_lock_remaining_ms_as(p->lock[0], owner) != 0, HANG_MS));
+    assert_true(proxy_wait_held(p->proxy[2], HANG_MS));
+    break_ours(p, 0);
+    proxy_release_held(p->proxy[2]);
     assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_ETIMEDOUT);
     assert_non_null(strstr(result.error.text, "was lost before"));
     hf_op_free(op);
-    pack_end(&p);
 }
 
-static void a_nested_one_is_lost(void **state) {
-    (void)state;
-    struct pack p;
+PACK_CASE_WITH(a_nested_one_is_lost, restless()) {
     struct fleet_events events = {0};
-    hf_options options = restless();
-    pack_begin(&p, &options);
-    assert_int_equal(hf_lock_on_lost(p.all, fleet_on_event, &events), HF_OK);
+    assert_int_equal(hf_lock_on_lost(p->all, fleet_on_event, &events), HF_OK);
     for (int times = 0; times < 3; times++)
-        assert_int_equal(hf_lock_acquire(p.all), HF_OK);
-    delete (&p, 2);
-    expect_loss(&p, &events);
-    pack_end(&p);
+        assert_int_equal(hf_lock_acquire(p->all), HF_OK);
+    delete (p, 2);
+    expect_loss(p, &events);
 }
 
-static void a_lease_runs_out(void **state) {
-    (void)state;
+CASE(a_lease_runs_out) {
     struct pack p;
     struct fleet_events events = {0};
     hf_acquire_options leased = fleet_wait_for(HANG_MS, 1000);
@@ -322,8 +270,7 @@ static void a_lease_runs_out(void **state) {
 }
 
 /* One of several leases is shorter: it is the deadline of all. */
-static void the_shortest_counts(void **state) {
-    (void)state;
+CASE(the_shortest_counts) {
     struct pack p;
     hf_acquire_options leased = fleet_wait_for(HANG_MS, 20000);
     pack_begin(&p, NULL);
@@ -341,53 +288,42 @@ static void the_shortest_counts(void **state) {
 }
 
 /* A server that is cut off: its member runs out, and with it the whole; the others are free then. */
-static void one_is_cut_off(void **state) {
-    (void)state;
-    struct pack p;
+PACK_CASE_WITH(one_is_cut_off, restless(), options.watchdog_ms = 2 * ENDURING_MS,
+               options.cmd_timeout_ms = SILENT_MS) {
+    /* who sleeps through half of it does not warn */
     struct fleet_events events = {0};
-    hf_options options = restless();
-    options.watchdog_ms = 2 * ENDURING_MS; /* who sleeps through half of it does not warn */
-    options.cmd_timeout_ms = SILENT_MS;
-    pack_begin(&p, &options);
-    assert_int_equal(hf_lock_on_lost(p.all, fleet_on_event, &events), HF_OK);
-    assert_int_equal(hf_lock_acquire(p.all), HF_OK);
-    proxy_blackhole(p.proxy[1], true, true);
+    assert_int_equal(hf_lock_on_lost(p->all, fleet_on_event, &events), HF_OK);
+    assert_int_equal(hf_lock_acquire(p->all), HF_OK);
+    proxy_blackhole(p->proxy[1], true, true);
     assert_true(fleet_wait_atomic(&events.losses, 1, HANG_MS));
     assert_true(atomic_load(&events.warnings) >= 1);
-    assert_int_equal(hf_lock_acquire_for(p.rival_lock[0], HANG_MS), HF_OK);
-    assert_int_equal(hf_lock_acquire_for(p.rival_lock[2], HANG_MS), HF_OK);
-    assert_int_equal(hf_lock_release(p.rival_lock[0]), HF_OK);
-    assert_int_equal(hf_lock_release(p.rival_lock[2]), HF_OK);
-    proxy_heal(p.proxy[1]);
-    assert_int_equal(hf_lock_release(p.all), HF_ELOST);
-    pack_end(&p);
+    assert_int_equal(hf_lock_acquire_for(p->rival_lock[0], HANG_MS), HF_OK);
+    assert_int_equal(hf_lock_acquire_for(p->rival_lock[2], HANG_MS), HF_OK);
+    assert_int_equal(hf_lock_release(p->rival_lock[0]), HF_OK);
+    assert_int_equal(hf_lock_release(p->rival_lock[2]), HF_OK);
+    proxy_heal(p->proxy[1]);
+    assert_int_equal(hf_lock_release(p->all), HF_ELOST);
 }
 
 /* What the owner has of a member beside the whole is not given back with it. */
-static void what_is_not_of_it_stays(void **state) {
-    (void)state;
-    struct pack p;
+PACK_CASE_WITH(other_holds_stay, restless()) {
     struct fleet_events events = {0};
-    hf_options options = restless();
-    pack_begin(&p, &options);
-    assert_int_equal(hf_lock_on_lost(p.all, fleet_on_event, &events), HF_OK);
+    assert_int_equal(hf_lock_on_lost(p->all, fleet_on_event, &events), HF_OK);
     for (int round = 1; round <= 20; round++) {
-        assert_int_equal(hf_lock_acquire(p.all), HF_OK);
-        assert_int_equal(hf_lock_release(p.lock[1]), HF_OK); /* which ends the whole */
-        assert_int_equal(hf_lock_acquire(p.lock[0]), HF_OK); /* before or after it is given back */
+        assert_int_equal(hf_lock_acquire(p->all), HF_OK);
+        assert_int_equal(hf_lock_release(p->lock[1]), HF_OK); /* which ends the whole */
+        assert_int_equal(hf_lock_acquire(p->lock[0]), HF_OK); /* before or after it is given back */
         assert_true(fleet_wait_atomic(&events.losses, round, HANG_MS));
-        assert_true(pack_wait_locked(&p, 1, HANG_MS));
-        assert_int_equal(hf_lock_release(p.all), HF_ELOST);
-        assert_int_equal(hf_lock_release(p.lock[0]), HF_OK);
-        assert_int_equal(hf_lock_release(p.lock[0]), HF_ENOTOWNER);
+        assert_true(pack_wait_locked(p, 1, HANG_MS));
+        assert_int_equal(hf_lock_release(p->all), HF_ELOST);
+        assert_int_equal(hf_lock_release(p->lock[0]), HF_OK);
+        assert_int_equal(hf_lock_release(p->lock[0]), HF_ENOTOWNER);
     }
-    pack_end(&p);
 }
 
 /* ---- A quorum as a member ---- */
 
-static void with_a_quorum(void **state) {
-    (void)state;
+CASE(with_a_quorum) {
     struct pack p;
     struct fleet_events events = {0};
     hf_options options = restless();
@@ -424,27 +360,4 @@ static void with_a_quorum(void **state) {
     pack_end_anyhow(&p);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_is_down),
-        cmocka_unit_test(one_is_slow),
-        cmocka_unit_test(short_wait_has_one_exchange),
-        cmocka_unit_test(one_refuses),
-        cmocka_unit_test(one_is_loading),
-        cmocka_unit_test(one_is_something_else),
-        cmocka_unit_test(one_is_silent),
-        cmocka_unit_test(replies_are_lost),
-        cmocka_unit_test(replies_to_renewals_are_lost),
-        cmocka_unit_test(a_release_is_not_answered),
-        cmocka_unit_test(a_member_ends),
-        cmocka_unit_test(released_right_after_a_member),
-        cmocka_unit_test(one_is_lost_before_all_are_held),
-        cmocka_unit_test(a_nested_one_is_lost),
-        cmocka_unit_test(a_lease_runs_out),
-        cmocka_unit_test(the_shortest_counts),
-        cmocka_unit_test(one_is_cut_off),
-        cmocka_unit_test(what_is_not_of_it_stays),
-        cmocka_unit_test(with_a_quorum),
-    };
-    return cmocka_run_group_tests(tests, pack_start_servers, pack_stop_servers);
-}
+RUN_CASES(pack_start_servers, pack_stop_servers)

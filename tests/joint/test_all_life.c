@@ -1,6 +1,7 @@
 /* One lock out of many: waits that are cancelled, clients that are closed in every phase, threads that
  * end, forks, asynchronous calls and manual dispatch, handles that are freed. */
 #include "joint/pack.h"
+#include "support/case.h"
 
 #include <string.h>
 
@@ -27,31 +28,26 @@ static void close_client(struct pack *p, int i) {
 
 /* ---- Cancelled ---- */
 
-static void cancelled_while_it_waits(void **state) {
-    (void)state;
-    struct pack p;
+PACK_CASE(cancelled_while_it_waits) {
     struct fleet_caller caller;
     hf_cancel *cancel;
-    pack_begin(&p, NULL);
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
-    pack_occupy(&p, 1);
+    pack_occupy(p, 1);
     hf_acquire_options options = fleet_wait_for(HF_FOREVER, HF_WATCHDOG);
     options.cancel = cancel;
-    fleet_call_acquire(&caller, p.all, options);
-    assert_true(proxy_wait_seen(p.proxy[1], "\r\nSUBSCRIBE\r\n", 1, HANG_MS));
+    fleet_call_acquire(&caller, p->all, options);
+    assert_true(proxy_wait_seen(p->proxy[1], "\r\nSUBSCRIBE\r\n", 1, HANG_MS));
     hf_cancel_fire(cancel);
     assert_int_equal(fleet_join(&caller), HF_ECANCELED);
-    assert_true(pack_wait_locked(&p, 1, HANG_MS));
-    fleet_call_acquire(&caller, p.all, options); /* the switch has been fired: not even begun */
+    assert_true(pack_wait_locked(p, 1, HANG_MS));
+    fleet_call_acquire(&caller, p->all, options); /* the switch has been fired: not even begun */
     assert_int_equal(fleet_join(&caller), HF_ECANCELED);
     hf_cancel_free(cancel);
-    pack_vacate(&p, 1);
-    pack_end(&p);
+    pack_vacate(p, 1);
 }
 
-/* Who cancels does not wait for a server that is silent; what was granted is given back. */
-static void cancelled_while_it_asks(void **state) {
-    (void)state;
+/* A cancelled acquire does not wait for a silent server; its grants are given back. */
+CASE(cancelled_while_it_asks) {
     for (int i = 0; i < PACK; i++) {
         struct pack p;
         hf_op *op;
@@ -115,8 +111,7 @@ static void pausing_end(struct pausing *pausing) {
     pack_end(p);
 }
 
-static void cancelled_in_its_pause(void **state) {
-    (void)state;
+CASE(cancelled_in_its_pause) {
     struct pausing pausing;
     hf_cancel *cancel;
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
@@ -131,8 +126,7 @@ static void cancelled_in_its_pause(void **state) {
     hf_cancel_free(cancel);
 }
 
-static void too_late_in_its_pause(void **state) {
-    (void)state;
+CASE(too_late_in_its_pause) {
     struct pausing pausing;
     pausing_begin(&pausing, fleet_wait_for(3 * LATE_MS, HF_WATCHDOG));
     assert_int_equal(fleet_join(&pausing.caller), HF_ETIMEDOUT);
@@ -142,8 +136,7 @@ static void too_late_in_its_pause(void **state) {
 /* ---- Closed ---- */
 
 /* The client of the whole, or of another member, is closed while it waits at one of them. */
-static void closed_while_it_waits(void **state) {
-    (void)state;
+CASE(closed_while_it_waits) {
     for (int waits_at = 0; waits_at < PACK; waits_at++) {
         for (int closes = 0; closes < PACK; closes++) {
             struct pack p;
@@ -169,8 +162,7 @@ static bool is_free_but_for_the_silent_one(void *arg) {
 
 /* While one is silent. The client of the whole gives back what it got of its own server, too. The silent one may hear
  * that it is given back, which nobody hears of then, or not. */
-static void closed_while_it_asks(void **state) {
-    (void)state;
+CASE(closed_while_it_asks) {
     for (int async = 0; async < 2; async++) {
         struct pack p;
         struct fleet_caller caller;
@@ -192,26 +184,19 @@ static void closed_while_it_asks(void **state) {
 }
 
 /* A member's client is closed: the hold ends with that member's lease, and the rest is released. */
-static void a_members_client_is_closed(void **state) {
-    (void)state;
-    struct pack p;
+PACK_CASE_WITH(a_members_client_is_closed, pack_options(), options.watchdog_ms = ENDURING_MS) {
     struct fleet_events events = {0};
-    hf_options options = pack_options();
-    options.watchdog_ms = ENDURING_MS;
-    pack_begin(&p, &options);
-    assert_int_equal(hf_lock_on_lost(p.all, fleet_on_event, &events), HF_OK);
-    assert_int_equal(hf_lock_acquire(p.all), HF_OK);
-    close_client(&p, 1);
+    assert_int_equal(hf_lock_on_lost(p->all, fleet_on_event, &events), HF_OK);
+    assert_int_equal(hf_lock_acquire(p->all), HF_OK);
+    close_client(p, 1);
     assert_true(fleet_wait_atomic(&events.losses, 1, HANG_MS));
-    assert_int_equal(hf_lock_release(p.all), HF_ELOST);
-    assert_int_equal(hf_lock_acquire_for(p.all, HANG_MS), HF_ECLOSED);
+    assert_int_equal(hf_lock_release(p->all), HF_ELOST);
+    assert_int_equal(hf_lock_acquire_for(p->all, HANG_MS), HF_ECLOSED);
     assert_int_equal(hf_last_error()->text[1], 'b');
-    pack_end(&p);
 }
 
 /* And if it is closed while it is held, and released then: what can be released is. */
-static void released_after_a_members_client_was_closed(void **state) {
-    (void)state;
+CASE(released_after_a_members_client_was_closed) {
     struct pack p;
     pack_begin(&p, NULL);
     assert_int_equal(hf_lock_acquire(p.all), HF_OK);
@@ -222,23 +207,17 @@ static void released_after_a_members_client_was_closed(void **state) {
 }
 
 /* The client of the whole is closed: as always, nothing is released, but nothing is renewed, either. */
-static void its_client_is_closed(void **state) {
-    (void)state;
-    struct pack p;
-    hf_options options = pack_options();
-    options.watchdog_ms = ENDURING_MS;
-    pack_begin(&p, &options);
-    assert_int_equal(hf_lock_acquire(p.all), HF_OK);
-    assert_int_equal(hf_lock_acquire(p.lock[2]), HF_OK); /* this one is somebody's still */
-    close_client(&p, 0);
-    assert_int_equal(hf_lock_release(p.all), HF_ECLOSED);
-    assert_int_equal(hf_lock_acquire(p.all), HF_ECLOSED);
-    assert_true(pack_wait_locked(&p, 1, HANG_MS));
-    assert_true(hf_lock_remaining_ms(p.lock[2]) > 0);
+PACK_CASE_WITH(its_client_is_closed, pack_options(), options.watchdog_ms = ENDURING_MS) {
+    assert_int_equal(hf_lock_acquire(p->all), HF_OK);
+    assert_int_equal(hf_lock_acquire(p->lock[2]), HF_OK); /* this one is somebody's still */
+    close_client(p, 0);
+    assert_int_equal(hf_lock_release(p->all), HF_ECLOSED);
+    assert_int_equal(hf_lock_acquire(p->all), HF_ECLOSED);
+    assert_true(pack_wait_locked(p, 1, HANG_MS));
+    assert_true(hf_lock_remaining_ms(p->lock[2]) > 0);
     /* what the whole had of it is given back, or runs out if this was quicker */
-    assert_int_equal(hf_lock_release(p.lock[2]), HF_OK);
-    assert_true(pack_wait_free(&p, HANG_MS));
-    pack_end(&p);
+    assert_int_equal(hf_lock_release(p->lock[2]), HF_OK);
+    assert_true(pack_wait_free(p, HANG_MS));
 }
 
 static hf_owner acquire_as_nobody(struct pack *p) {
@@ -252,8 +231,7 @@ static hf_owner acquire_as_nobody(struct pack *p) {
 
 /* One does not answer the release, and the client of the whole, or that of the one, is closed: as it has
  * reached all of them, nothing is left. */
-static void closed_while_it_releases(void **state) {
-    (void)state;
+CASE(closed_while_it_releases) {
     for (int closes = 0; closes < PACK; closes += 2) {
         struct pack p;
         atomic_int outcome = 0;
@@ -273,8 +251,7 @@ static void closed_while_it_releases(void **state) {
 }
 
 /* The same of an extension. What was held stays for its lease, as always, but for what is released. */
-static void closed_while_it_extends(void **state) {
-    (void)state;
+CASE(closed_while_it_extends) {
     for (int closes = 0; closes < PACK; closes += 2) {
         struct pack p;
         atomic_int outcome = 0;
@@ -291,8 +268,7 @@ static void closed_while_it_extends(void **state) {
     }
 }
 
-static void all_are_closed_in_any_order(void **state) {
-    (void)state;
+CASE(all_are_closed_in_any_order) {
     for (int first = 0; first < PACK; first++) {
         struct pack p;
         hf_lock *again;
@@ -317,8 +293,7 @@ static void on_orphaned(hf_lock *lock, const hf_event *event, void *arg) {
         atomic_fetch_add((atomic_int *)arg, 1);
 }
 
-static void a_thread_ends(void **state) {
-    (void)state;
+CASE(a_thread_ends) {
     struct pack p;
     pthread_t thread;
     void *failed;
@@ -345,40 +320,32 @@ static int child_calls(void *arg) {
     return hf_close(p->client[0]) == HF_OK ? 0 : 3;
 }
 
-static void forked(void **state) {
-    (void)state;
-    struct pack p;
-    pack_begin(&p, NULL);
-    assert_int_equal(hf_lock_acquire(p.all), HF_OK);
-    assert_true(expect_exit(run_child(child_calls, &p), 0, HANG_MS));
-    assert_int_equal(pack_held(&p), PACK);
-    assert_int_equal(hf_lock_release(p.all), HF_OK);
-    pack_end(&p);
+PACK_CASE(forked) {
+    assert_int_equal(hf_lock_acquire(p->all), HF_OK);
+    assert_true(expect_exit(run_child(child_calls, p), 0, HANG_MS));
+    assert_int_equal(pack_held(p), PACK);
+    assert_int_equal(hf_lock_release(p->all), HF_OK);
 }
 
 /* ---- Asynchronous ---- */
 
-static void asynchronous(void **state) {
-    (void)state;
-    struct pack p;
+PACK_CASE(asynchronous) {
     hf_op *op;
     hf_result result = HF_RESULT_INIT;
     bool mine;
-    pack_begin(&p, NULL);
-    assert_int_equal(hf_lock_acquire_start(p.all, NULL, NULL, NULL, &op), HF_OK);
+    assert_int_equal(hf_lock_acquire_start(p->all, NULL, NULL, NULL, &op), HF_OK);
     assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_OK);
     hf_op_free(op);
-    assert_int_equal(hf_lock_is_mine_as(p.all, result.owner, &mine), HF_OK);
+    assert_int_equal(hf_lock_is_mine_as(p->all, result.owner, &mine), HF_OK);
     assert_true(mine);
-    assert_int_equal(hf_lock_try(p.all), HF_EBUSY);
+    assert_int_equal(hf_lock_try(p->all), HF_EBUSY);
     atomic_int extended = 0, released = 0;
-    assert_int_equal(hf_lock_extend_start(p.all, result.owner, 600000, done, &extended, NULL),
+    assert_int_equal(hf_lock_extend_start(p->all, result.owner, 600000, done, &extended, NULL),
                      HF_OK);
     assert_int_equal(outcome_of(&extended), 1);
-    assert_int_equal(hf_lock_release_start(p.all, result.owner, done, &released, NULL), HF_OK);
+    assert_int_equal(hf_lock_release_start(p->all, result.owner, done, &released, NULL), HF_OK);
     assert_int_equal(outcome_of(&released), 1);
-    assert_int_equal(pack_locked(&p), 0);
-    pack_end(&p);
+    assert_int_equal(pack_locked(p), 0);
 }
 
 static int dispatched(hf_client *client, atomic_int *outcome) {
@@ -389,80 +356,44 @@ static int dispatched(hf_client *client, atomic_int *outcome) {
 }
 
 /* Only the client of the whole has to be dispatched. */
-static void manual_dispatch(void **state) {
-    (void)state;
-    struct pack p;
-    hf_options options = pack_options();
+PACK_CASE_WITH(manual_dispatch, pack_options(), options.flags = HF_MANUAL_DISPATCH) {
     hf_acquire_options acquire = HF_ACQUIRE_INIT;
     atomic_int acquired = 0, refused = 0, released = 0, closed = 0;
-    options.flags = HF_MANUAL_DISPATCH;
-    pack_begin(&p, &options);
     acquire.owner = 7;
-    assert_int_equal(hf_lock_acquire_start(p.all, &acquire, done, &acquired, NULL), HF_OK);
-    assert_int_equal(dispatched(p.client[0], &acquired), 1);
+    assert_int_equal(hf_lock_acquire_start(p->all, &acquire, done, &acquired, NULL), HF_OK);
+    assert_int_equal(dispatched(p->client[0], &acquired), 1);
     acquire.owner = 8;
     acquire.wait_ms = 0;
-    assert_int_equal(hf_lock_acquire_start(p.all, &acquire, done, &refused, NULL), HF_OK);
-    assert_int_equal(dispatched(p.client[0], &refused), HF_EBUSY);
-    assert_int_equal(hf_lock_release_start(p.all, 7, done, &released, NULL), HF_OK);
-    assert_int_equal(dispatched(p.client[0], &released), 1);
-    pack_occupy(&p, 1);
+    assert_int_equal(hf_lock_acquire_start(p->all, &acquire, done, &refused, NULL), HF_OK);
+    assert_int_equal(dispatched(p->client[0], &refused), HF_EBUSY);
+    assert_int_equal(hf_lock_release_start(p->all, 7, done, &released, NULL), HF_OK);
+    assert_int_equal(dispatched(p->client[0], &released), 1);
+    pack_occupy(p, 1);
     acquire.wait_ms = HF_FOREVER;
-    assert_int_equal(hf_lock_acquire_start(p.all, &acquire, done, &closed, NULL), HF_OK);
-    assert_int_equal(hf_dispatch(p.client[0], 0) >= 0, true);
-    close_client(&p, 0);
+    assert_int_equal(hf_lock_acquire_start(p->all, &acquire, done, &closed, NULL), HF_OK);
+    assert_int_equal(hf_dispatch(p->client[0], 0) >= 0, true);
+    close_client(p, 0);
     assert_int_equal(outcome_of(&closed), HF_ECLOSED);
-    pack_vacate(&p, 1);
-    pack_end(&p);
+    pack_vacate(p, 1);
 }
 
 /* A handle is not a hold. */
-static void released_by_another_handle(void **state) {
-    (void)state;
-    struct pack p;
-    pack_begin(&p, NULL);
-    assert_int_equal(hf_lock_acquire(p.all), HF_OK);
-    hf_lock_free(p.all);
-    assert_int_equal(hf_lock_new_all(p.lock, PACK, &p.all), HF_OK);
-    assert_true(hf_lock_remaining_ms(p.all) > 0);
-    assert_int_equal(hf_lock_release(p.all), HF_OK);
-    pack_end(&p);
+PACK_CASE(released_by_another_handle) {
+    assert_int_equal(hf_lock_acquire(p->all), HF_OK);
+    hf_lock_free(p->all);
+    assert_int_equal(hf_lock_new_all(p->lock, PACK, &p->all), HF_OK);
+    assert_true(hf_lock_remaining_ms(p->all) > 0);
+    assert_int_equal(hf_lock_release(p->all), HF_OK);
 }
 
-static void handles_of_members_may_be_freed(void **state) {
-    (void)state;
+PACK_CASE(handles_of_members_may_be_freed) {
     static const char *const abc[] = {"a", "b", "c"};
-    struct pack p;
-    pack_begin(&p, NULL);
-    hf_lock *all = pack_all_of(p.client[0], HF_PLAIN, abc, 3);
+    hf_lock *all = pack_all_of(p->client[0], HF_PLAIN, abc, 3);
     assert_int_equal(hf_lock_acquire(all), HF_OK);
-    assert_int_equal(cmd_int(p.server[0], "DBSIZE"), 3);
+    assert_int_equal(cmd_int(p->server[0], "DBSIZE"), 3);
     assert_int_equal(hf_lock_release(all), HF_OK);
-    assert_int_equal(cmd_int(p.server[0], "DBSIZE"), 0);
+    assert_int_equal(cmd_int(p->server[0], "DBSIZE"), 0);
     hf_lock_free(all);
-    pack_end(&p);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cancelled_while_it_waits),
-        cmocka_unit_test(cancelled_while_it_asks),
-        cmocka_unit_test(cancelled_in_its_pause),
-        cmocka_unit_test(too_late_in_its_pause),
-        cmocka_unit_test(closed_while_it_waits),
-        cmocka_unit_test(closed_while_it_asks),
-        cmocka_unit_test(a_members_client_is_closed),
-        cmocka_unit_test(released_after_a_members_client_was_closed),
-        cmocka_unit_test(its_client_is_closed),
-        cmocka_unit_test(closed_while_it_releases),
-        cmocka_unit_test(closed_while_it_extends),
-        cmocka_unit_test(all_are_closed_in_any_order),
-        cmocka_unit_test(a_thread_ends),
-        cmocka_unit_test(forked),
-        cmocka_unit_test(asynchronous),
-        cmocka_unit_test(manual_dispatch),
-        cmocka_unit_test(released_by_another_handle),
-        cmocka_unit_test(handles_of_members_may_be_freed),
-    };
-    return cmocka_run_group_tests(tests, pack_start_servers, pack_stop_servers);
-}
+RUN_CASES(pack_start_servers, pack_stop_servers)

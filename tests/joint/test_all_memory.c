@@ -2,6 +2,7 @@
  * extended and released: an error, never a crash, a hang, a part that stays held or a block that is not
  * given back. */
 #include "joint/pack.h"
+#include "support/case.h"
 #include "support/memory.h"
 
 static bool is_allowed(int err) {
@@ -56,44 +57,30 @@ static void play(struct pack *p, struct memory *memory) {
     }
 }
 
-static void each_step_fails(void **state) {
-    (void)state;
-    struct pack p;
-    pack_begin(&p, NULL);
+PACK_CASE(each_step_fails) {
     for (long step = 1; step < 5000; step += step < 100 ? 1 : 1 + step / 20) {
         struct memory memory = {0};
         atomic_store(&memory.fail_at, step);
-        play(&p, &memory);
+        play(p, &memory);
         assert_int_equal(atomic_load(&memory.live), 0);
-        if (!pack_wait_free(&p, HANG_MS + 10000))
+        if (!pack_wait_free(p, HANG_MS + 10000))
             fail_msg("step %ld: something is left", step);
         if (atomic_load(&memory.calls) < step)
             break;
     }
-    pack_end(&p);
 }
 
-static void all_from_a_step_on_fail(void **state) {
-    (void)state;
-    struct pack p;
-    pack_begin(&p, NULL);
+PACK_CASE(all_from_a_step_on_fail) {
     for (long step = 1; step < 5000; step += 1 + step / 4) {
         struct memory memory = {0};
         atomic_store(&memory.fail_from, step);
-        play(&p, &memory);
+        play(p, &memory);
         assert_int_equal(atomic_load(&memory.live), 0);
         for (int i = 0; i < PACK; i++)
-            cmd_ok(p.server[i], "DEL %s", pack_names[i]);
+            cmd_ok(p->server[i], "DEL %s", pack_names[i]);
         if (atomic_load(&memory.calls) < step)
             break;
     }
-    pack_end(&p);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_step_fails),
-        cmocka_unit_test(all_from_a_step_on_fail),
-    };
-    return cmocka_run_group_tests(tests, pack_start_servers, pack_stop_servers);
-}
+RUN_CASES(pack_start_servers, pack_stop_servers)

@@ -1,33 +1,30 @@
 /* A quorum of five: all up, some down, slow, hanging or refusing, a minority or a majority taken by
  * others; the votes and the words of each error. */
 #include "joint/fleet.h"
+#include "support/case.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static void all_up(void **state) {
-    (void)state;
-    struct fleet f;
+FLEET_CASE(all_up) {
     hf_result result = HF_RESULT_INIT;
-    fleet_begin(&f, NULL);
-    assert_int_equal(hf_lock_acquire_with(f.lock, NULL, &result), HF_OK);
+    assert_int_equal(hf_lock_acquire_with(f->lock, NULL, &result), HF_OK);
     assert_true(result.votes >= MAJORITY && result.votes <= FLEET);
     assert_int_equal(result.servers, FLEET);
     assert_int_equal(result.count, 1);
     /* a hundredth less than the lease: clocks differ */
     assert_true(result.remaining_ms <= 60000 - 602 && result.remaining_ms > 50000);
-    assert_true(fleet_wait_held(&f, f.owner, FLEET, HANG_MS)); /* the late ones join */
-    assert_int_equal(hf_lock_try(f.rival_lock), HF_EBUSY);
-    assert_int_equal(hf_lock_release(f.lock), HF_OK);
-    assert_true(fleet_wait_free(&f, HANG_MS));
-    assert_int_equal(hf_lock_try(f.rival_lock), HF_OK);
-    assert_int_equal(hf_lock_release(f.rival_lock), HF_OK);
-    assert_int_equal(hf_lock_release(f.lock), HF_ENOTOWNER);
-    fleet_end(&f);
+    assert_true(fleet_wait_held(f, f->owner, FLEET, HANG_MS)); /* the late ones join */
+    assert_int_equal(hf_lock_try(f->rival_lock), HF_EBUSY);
+    assert_int_equal(hf_lock_release(f->lock), HF_OK);
+    assert_true(fleet_wait_free(f, HANG_MS));
+    assert_int_equal(hf_lock_try(f->rival_lock), HF_OK);
+    assert_int_equal(hf_lock_release(f->rival_lock), HF_OK);
+    assert_int_equal(hf_lock_release(f->lock), HF_ENOTOWNER);
 }
 
-/* An exchange with a server that is down, slow or hangs takes so long that whoever is not delayed by it
- * is told apart from whoever is, on the slowest machine. */
+/* An exchange with a server that is down, slow or hangs takes so long that the client that is not delayed by it
+ * is distinguished from the client that is, on the slowest machine. */
 #define EXCHANGE_MS 20000
 #define UNDELAYED_MS 15000
 
@@ -37,48 +34,57 @@ static void begin_patient(struct fleet *f) {
     fleet_begin(f, &options);
 }
 
-static void two_down(void **state) {
-    (void)state;
-    struct fleet f;
+CASE_IN(C324_two_down, struct fleet, f, begin_patient, fleet_end) {
     hf_result result = HF_RESULT_INIT;
-    begin_patient(&f);
-    server_kill(f.server[1]);
-    server_kill(f.server[4]);
+    server_kill(f->server[1]);
+    server_kill(f->server[4]);
     int64_t start_ms = now_ms();
-    assert_int_equal(hf_lock_acquire_with(f.lock, NULL, &result), HF_OK);
+    assert_int_equal(hf_lock_acquire_with(f->lock, NULL, &result), HF_OK);
     assert_int_equal(result.votes, MAJORITY);
-    assert_int_equal(fleet_held(&f, f.owner), MAJORITY);
-    assert_int_equal(hf_lock_release(f.lock), HF_OK);
+    assert_int_equal(fleet_held(f, f->owner), MAJORITY);
+    assert_int_equal(hf_lock_release(f->lock), HF_OK);
     assert_true(now_ms() - start_ms < UNDELAYED_MS);
-    assert_true(fleet_wait_free(&f, HANG_MS));
-    fleet_end(&f);
+    assert_true(fleet_wait_free(f, HANG_MS));
 }
 
-static void three_down(void **state) {
-    (void)state;
-    struct fleet f;
-    hf_options options = fleet_options();
-    options.cmd_timeout_ms = 4500; /* by then the other two have answered */
-    options.connect_timeout_ms = 3000;
-    fleet_begin(&f, &options);
+FLEET_CASE_WITH(three_down, fleet_options(), options.cmd_timeout_ms = 4500,
+                options.connect_timeout_ms = 3000) {
+    /* by then the other two have answered */
     for (int i = 0; i < 3; i++)
-        server_kill(f.server[i]);
+        server_kill(f->server[i]);
     int64_t start_ms = now_ms();
-    assert_int_equal(hf_lock_try(f.lock), HF_ENOQUORUM);
+    assert_int_equal(hf_lock_try(f->lock), HF_ENOQUORUM);
     const char *text = hf_last_error()->text;
     assert_non_null(strstr(text, "2 of 5 granted, 3 needed; no answer: "));
-    assert_non_null(strstr(text, proxy_socket(f.proxy[2])));
-    assert_null(strstr(text, proxy_socket(f.proxy[3])));
-    assert_int_equal(hf_lock_acquire_for(f.lock, 500), HF_ENOQUORUM);
-    assert_int_equal(hf_lock_acquire(f.lock),
+    assert_non_null(strstr(text, proxy_socket(f->proxy[2])));
+    assert_null(strstr(text, proxy_socket(f->proxy[3])));
+    assert_int_equal(hf_lock_acquire_for(f->lock, 500), HF_ENOQUORUM);
+    assert_int_equal(hf_lock_acquire(f->lock),
                      HF_ENOQUORUM); /* for ever, that is connect_timeout_ms */
     assert_true(now_ms() - start_ms < 20000);
-    assert_true(fleet_wait_free(&f, HANG_MS));
+    assert_true(fleet_wait_free(f, HANG_MS));
     for (int i = 0; i < 3; i++)
-        server_restart(f.server[i]);
-    assert_int_equal(hf_lock_acquire_for(f.lock, HANG_MS), HF_OK);
-    assert_int_equal(hf_lock_release(f.lock), HF_OK);
-    fleet_end(&f);
+        server_restart(f->server[i]);
+    assert_int_equal(hf_lock_acquire_for(f->lock, HANG_MS), HF_OK);
+    assert_int_equal(hf_lock_release(f->lock), HF_OK);
+}
+
+/* Between two attempts the grants are given back, and no server is asked: the last attempt showed
+ * which of them answer. */
+FLEET_CASE(only_silent_servers_are_named) {
+    hf_acquire_options options = HF_ACQUIRE_INIT;
+    for (int i = 0; i < MAJORITY; i++)
+        server_kill(f->server[i]);
+    options.wait_ms = 2000;
+    assert_int_equal(hf_lock_acquire_with(f->lock, &options, NULL), HF_ENOQUORUM);
+    const char *missing = strstr(hf_last_error()->text, "no answer: ");
+    assert_non_null(missing);
+    size_t len = strcspn(missing, ";");
+    for (int i = 0; i < FLEET; i++) {
+        const char *socket = proxy_socket(f->proxy[i]);
+        bool named = memmem(missing, len, socket, strlen(socket)) != NULL;
+        assert_int_equal(named, i < MAJORITY);
+    }
 }
 
 static int64_t pair_ms(hf_lock *lock) {
@@ -88,28 +94,20 @@ static int64_t pair_ms(hf_lock *lock) {
     return now_ms() - start_ms;
 }
 
-static void one_slow(void **state) {
-    (void)state;
-    struct fleet f;
-    begin_patient(&f);
-    proxy_delay(f.proxy[2], "", EXCHANGE_MS);
+CASE_IN(one_slow, struct fleet, f, begin_patient, fleet_end) {
+    proxy_delay(f->proxy[2], "", EXCHANGE_MS);
     for (int i = 0; i < 5; i++)
-        assert_true(pair_ms(f.lock) < UNDELAYED_MS);
-    proxy_heal(f.proxy[2]);
-    assert_true(fleet_wait_free(&f, HANG_MS));
-    fleet_end(&f);
+        assert_true(pair_ms(f->lock) < UNDELAYED_MS);
+    proxy_heal(f->proxy[2]);
+    assert_true(fleet_wait_free(f, HANG_MS));
 }
 
-static void one_hangs(void **state) {
-    (void)state;
-    struct fleet f;
-    begin_patient(&f);
-    server_freeze(f.server[0]);
+CASE_IN(one_hangs, struct fleet, f, begin_patient, fleet_end) {
+    server_freeze(f->server[0]);
     for (int i = 0; i < 5; i++)
-        assert_true(pair_ms(f.lock) < UNDELAYED_MS);
-    server_unfreeze(f.server[0]);
-    assert_true(fleet_wait_free(&f, HANG_MS));
-    fleet_end(&f);
+        assert_true(pair_ms(f->lock) < UNDELAYED_MS);
+    server_unfreeze(f->server[0]);
+    assert_true(fleet_wait_free(f, HANG_MS));
 }
 
 static bool all_are_asked(void *arg) {
@@ -133,8 +131,7 @@ static void answer_all(struct fleet *f) {
 }
 
 /* They take the time of one, not that of five. */
-static void all_slow(void **state) {
-    (void)state;
+CASE(all_slow) {
     struct fleet f;
     hf_op *op;
     hf_acquire_options as_self = HF_ACQUIRE_INIT;
@@ -164,26 +161,21 @@ static void all_slow(void **state) {
 }
 
 /* A wait that is shorter than an answer takes: it is busy or not, and no fault of the servers. */
-static void short_wait_has_one_exchange(void **state) {
-    (void)state;
-    struct fleet f;
-    fleet_begin(&f, NULL);
+FLEET_CASE(short_wait_has_one_exchange) {
     for (int i = 0; i < FLEET; i++)
-        proxy_delay(f.proxy[i], "", 200);
-    assert_int_equal(hf_lock_acquire_for(f.lock, 20), HF_OK);
-    assert_int_equal(hf_lock_release(f.lock), HF_OK);
-    assert_true(fleet_wait_free(&f, HANG_MS));
-    assert_int_equal(hf_lock_acquire(f.rival_lock), HF_OK);
-    assert_int_equal(hf_lock_acquire_for(f.lock, 20), HF_ETIMEDOUT);
-    assert_int_equal(hf_lock_release(f.rival_lock), HF_OK);
+        proxy_delay(f->proxy[i], "", 200);
+    assert_int_equal(hf_lock_acquire_for(f->lock, 20), HF_OK);
+    assert_int_equal(hf_lock_release(f->lock), HF_OK);
+    assert_true(fleet_wait_free(f, HANG_MS));
+    assert_int_equal(hf_lock_acquire(f->rival_lock), HF_OK);
+    assert_int_equal(hf_lock_acquire_for(f->lock, 20), HF_ETIMEDOUT);
+    assert_int_equal(hf_lock_release(f->rival_lock), HF_OK);
     for (int i = 0; i < FLEET; i++)
-        proxy_heal(f.proxy[i]);
-    assert_true(fleet_wait_free(&f, HANG_MS));
-    fleet_end(&f);
+        proxy_heal(f->proxy[i]);
+    assert_true(fleet_wait_free(f, HANG_MS));
 }
 
-static void one_refuses(void **state) {
-    (void)state;
+FLEET_CASE(one_refuses) {
     static const char *const refusals[] = {
         "-LOADING Redis is loading the dataset in memory\r\n",
         "-READONLY You can't write against a read only replica.\r\n",
@@ -191,78 +183,61 @@ static void one_refuses(void **state) {
         "-OOM command not allowed when used memory > 'maxmemory'.\r\n",
         "-MISCONF Redis is configured to save RDB snapshots\r\n",
     };
-    struct fleet f;
-    fleet_begin(&f, NULL);
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
         hf_result result = HF_RESULT_INIT;
         for (int n = 0; n < 50; n++)
-            proxy_answer_instead(f.proxy[1], FLEET_ACQUIRE, refusals[i], strlen(refusals[i]));
-        assert_int_equal(hf_lock_acquire_with(f.lock, NULL, &result), HF_OK);
+            proxy_answer_instead(f->proxy[1], FLEET_ACQUIRE, refusals[i], strlen(refusals[i]));
+        assert_int_equal(hf_lock_acquire_with(f->lock, NULL, &result), HF_OK);
         assert_true(result.votes < FLEET);
-        assert_int_equal(hf_lock_release(f.lock), HF_OK);
-        proxy_heal(f.proxy[1]);
-        assert_true(fleet_wait_free(&f, HANG_MS));
+        assert_int_equal(hf_lock_release(f->lock), HF_OK);
+        proxy_heal(f->proxy[1]);
+        assert_true(fleet_wait_free(f, HANG_MS));
     }
-    fleet_end(&f);
 }
 
-/* C322 */
-static void minority_taken(void **state) {
-    (void)state;
-    struct fleet f;
+FLEET_CASE(C322_minority_taken) {
     hf_result result = HF_RESULT_INIT;
-    fleet_begin(&f, NULL);
-    fleet_occupy(&f, 0);
-    fleet_occupy(&f, 3);
+    fleet_occupy(f, 0);
+    fleet_occupy(f, 3);
     hf_acquire_options options = fleet_wait_for(20000, 60000);
-    assert_int_equal(hf_lock_acquire_with(f.lock, &options, &result), HF_OK);
+    assert_int_equal(hf_lock_acquire_with(f->lock, &options, &result), HF_OK);
     assert_int_equal(result.votes, MAJORITY);
-    assert_int_equal(hf_lock_release(f.lock), HF_OK);
-    assert_true(key_exists(f.server[0], FLEET_NAME) && key_exists(f.server[3], FLEET_NAME));
-    fleet_end(&f);
+    assert_int_equal(hf_lock_release(f->lock), HF_OK);
+    assert_true(key_exists(f->server[0], FLEET_NAME) && key_exists(f->server[3], FLEET_NAME));
 }
 
 /* The same when some of the free ones answer late: those that are another's are not waited for, since
  * they may stay what they are. Which server is the first depends on the name. */
-static void minority_taken_and_the_rest_is_slow(void **state) {
-    (void)state;
+FLEET_CASE(minority_taken_and_the_rest_is_slow) {
     enum { NAMES = 6 };
-    struct fleet f;
-    fleet_begin(&f, NULL);
-    proxy_delay(f.proxy[0], "", 100);
-    proxy_delay(f.proxy[3], "", 100);
+    proxy_delay(f->proxy[0], "", 100);
+    proxy_delay(f->proxy[3], "", 100);
     for (int k = 0; k < NAMES; k++) {
         char name[32];
         hf_lock *lock;
         snprintf(name, sizeof name, "taken%d", k);
         for (int i = 1; i <= 2; i++)
-            cmd_ok(f.server[i], "HSET %s another:1 1", name); /* for ever */
-        assert_int_equal(hf_lock_new(f.client, name, &lock), HF_OK);
+            cmd_ok(f->server[i], "HSET %s another:1 1", name); /* for ever */
+        assert_int_equal(hf_lock_new(f->client, name, &lock), HF_OK);
         assert_int_equal(hf_lock_acquire_for(lock, HANG_MS), HF_OK);
         assert_int_equal(hf_lock_release(lock), HF_OK);
         hf_lock_free(lock);
     }
-    proxy_heal(f.proxy[0]);
-    proxy_heal(f.proxy[3]);
-    fleet_end(&f);
+    proxy_heal(f->proxy[0]);
+    proxy_heal(f->proxy[3]);
 }
 
-/* C321 */
-static void majority_taken(void **state) {
-    (void)state;
-    struct fleet f;
-    fleet_begin(&f, NULL);
+FLEET_CASE(C321_majority_taken) {
     for (int i = 1; i < 4; i++)
-        fleet_occupy(&f, i);
-    assert_int_equal(hf_lock_try(f.lock), HF_EBUSY);
+        fleet_occupy(f, i);
+    assert_int_equal(hf_lock_try(f->lock), HF_EBUSY);
     const char *text = hf_last_error()->text;
     assert_non_null(strstr(text, "3 needed; "));
     assert_non_null(strstr(text, "busy: "));
-    assert_non_null(strstr(text, proxy_socket(f.proxy[1])));
-    /* long enough that they have answered, or it could not be told from too few servers */
-    assert_int_equal(hf_lock_acquire_for(f.lock, 3000), HF_ETIMEDOUT);
-    assert_true(fleet_wait_held(&f, f.owner, 0, HANG_MS));
-    fleet_end(&f);
+    assert_non_null(strstr(text, proxy_socket(f->proxy[1])));
+    /* long enough that they have answered, or it could not be distinguished from too few servers */
+    assert_int_equal(hf_lock_acquire_for(f->lock, 3000), HF_ETIMEDOUT);
+    assert_true(fleet_wait_held(f, f->owner, 0, HANG_MS));
 }
 
 static bool somebody_listens(void *arg) {
@@ -287,66 +262,60 @@ static bool nobody_listens(void *arg) {
     return !somebody_listens(arg);
 }
 
-/* All but one are taken, each of them once: whoever waits waits for a message, also if the free one is
+/* All but one are taken, each of them once: a waiter waits for a message, also if the free one is
  * the first, and does not ask for it again and again. */
-static void waits_by_message_though_one_is_free(void **state) {
-    (void)state;
+FLEET_CASE(waits_by_message_though_one_is_free) {
     enum { MANY = 150 }; /* it is 8, and 50 if the first is kept for a while */
-    struct fleet f;
-    fleet_begin(&f, NULL);
     for (int spared = 0; spared < FLEET; spared++) {
         struct fleet_caller caller;
         hf_acquire_options patient = fleet_wait_for(HANG_MS, HF_WATCHDOG);
         hf_lock *lock;
         patient.owner = 77;
-        assert_true(wait_until(nobody_listens, &f, HANG_MS));
+        assert_true(wait_until(nobody_listens, f, HANG_MS));
         for (int i = 0; i < FLEET; i++)
             if (i != spared)
-                cmd_ok(f.server[i], "HSET taken another:1 1");
-        long long before = scripts_run(&f);
-        assert_int_equal(hf_lock_new(f.client, "taken", &lock), HF_OK);
+                cmd_ok(f->server[i], "HSET taken another:1 1");
+        long long before = scripts_run(f);
+        assert_int_equal(hf_lock_new(f->client, "taken", &lock), HF_OK);
         fleet_call_acquire(&caller, lock, patient);
-        assert_true(wait_until(somebody_listens, &f, HANG_MS / 2));
-        assert_true(scripts_run(&f) - before < MANY);
+        assert_true(wait_until(somebody_listens, f, HANG_MS / 2));
+        assert_true(scripts_run(f) - before < MANY);
         for (int i = 0; i < FLEET; i++) {
             if (i == spared)
                 continue;
-            cmd_ok(f.server[i], "DEL taken");
-            cmd_ok(f.server[i], "PUBLISH redisson_lock__channel:{taken} 0");
+            cmd_ok(f->server[i], "DEL taken");
+            cmd_ok(f->server[i], "PUBLISH redisson_lock__channel:{taken} 0");
         }
         assert_int_equal(fleet_join(&caller), HF_OK);
         assert_int_equal(hf_lock_release_as(lock, patient.owner), HF_OK);
         hf_lock_free(lock);
     }
-    fleet_end(&f);
 }
 
-/* C323, for each of the servers that are taken: three locks at once. */
-static void woken_when_a_majority_is_free(void **state) {
-    (void)state;
-    struct fleet f;
+/* For each of the servers that are taken: three locks at once. */
+FLEET_CASE(C323_woken_when_a_majority_is_free) {
     struct fleet_caller callers[3];
     hf_lock *locks[3];
-    fleet_begin(&f, NULL);
     for (int k = 0; k < 3; k++) {
         char name[32];
         snprintf(name, sizeof name, "taken%d", k);
         for (int i = 1; i < 4; i++)
-            cmd_ok(f.server[i], "HSET %s another:1 1", name);
-        assert_int_equal(hf_lock_new(f.client, name, &locks[k]), HF_OK);
+            cmd_ok(f->server[i], "HSET %s another:1 1", name);
+        assert_int_equal(hf_lock_new(f->client, name, &locks[k]), HF_OK);
         fleet_call_acquire(&callers[k], locks[k], fleet_wait_for(HANG_MS, HF_WATCHDOG));
     }
-    sleep_ms(200);
+    assert_true(HOLDS_FOR(!atomic_load(&callers[0].done) && !atomic_load(&callers[1].done) &&
+                              !atomic_load(&callers[2].done),
+                          200));
     for (int k = 0; k < 3; k++) {
         assert_false(atomic_load(&callers[k].done));
-        cmd_ok(f.server[k + 1], "DEL taken%d", k);
-        cmd_ok(f.server[k + 1], "PUBLISH redisson_lock__channel:{taken%d} 0", k);
+        cmd_ok(f->server[k + 1], "DEL taken%d", k);
+        cmd_ok(f->server[k + 1], "PUBLISH redisson_lock__channel:{taken%d} 0", k);
     }
     for (int k = 0; k < 3; k++) {
         assert_int_equal(fleet_join(&callers[k]), HF_OK);
         hf_lock_free(locks[k]);
     }
-    fleet_end(&f);
 }
 
 static bool is_waited_at(struct server *server) {
@@ -358,7 +327,7 @@ static bool is_waited_at(struct server *server) {
 }
 
 static int where_it_waits(struct fleet *f) {
-    for (int64_t end_ms = now_ms() + HANG_MS; now_ms() < end_ms; sleep_ms(1))
+    for (int64_t end_ms = now_ms() + HANG_MS; now_ms() < end_ms; wait_a_moment())
         for (int i = 0; i < FLEET; i++)
             if (is_waited_at(f->server[i]))
                 return i;
@@ -369,32 +338,28 @@ static int where_it_waits(struct fleet *f) {
 /* One is freed where it does not wait. When it comes there, the other free servers answer a little later
  * than those that are another's, so it gives back what it was granted. It does not wait at those for ever
  * then, though nobody there tells of anything. */
-static void asks_again_after_a_round_that_was_lost(void **state) {
-    (void)state;
-    struct fleet f;
+FLEET_CASE(asks_again_after_a_round_that_was_lost) {
     struct fleet_caller caller;
-    fleet_begin(&f, NULL);
     for (int i = 1; i < 4; i++)
-        fleet_occupy(&f, i);
-    fleet_call_acquire(&caller, f.lock, fleet_wait_for(50000, HF_WATCHDOG));
-    int at = where_it_waits(&f);
-    size_t asked = proxy_seen(f.proxy[0], FLEET_ACQUIRE);
-    proxy_delay(f.proxy[0], FLEET_ACQUIRE, 400);
-    proxy_delay(f.proxy[4], FLEET_ACQUIRE, 400);
-    fleet_vacate(&f, at == 1 ? 2 : 1);
-    assert_true(proxy_wait_seen(f.proxy[0], FLEET_ACQUIRE, asked + 1, HANG_MS));
-    proxy_heal(f.proxy[0]);
-    proxy_heal(f.proxy[4]);
-    assert_int_equal(fleet_join(&caller), HF_OK);            /* long before any lease there ends */
-    assert_int_equal(hf_lock_release(f.lock), HF_ENOTOWNER); /* that thread's */
-    fleet_end(&f);
+        fleet_occupy(f, i);
+    fleet_call_acquire(&caller, f->lock, fleet_wait_for(50000, HF_WATCHDOG));
+    int at = where_it_waits(f);
+    size_t asked = proxy_seen(f->proxy[0], FLEET_ACQUIRE);
+    proxy_delay(f->proxy[0], FLEET_ACQUIRE, 400);
+    proxy_delay(f->proxy[4], FLEET_ACQUIRE, 400);
+    fleet_vacate(f, at == 1 ? 2 : 1);
+    assert_true(proxy_wait_seen(f->proxy[0], FLEET_ACQUIRE, asked + 1, HANG_MS));
+    proxy_heal(f->proxy[0]);
+    proxy_heal(f->proxy[4]);
+    assert_int_equal(fleet_join(&caller), HF_OK);             /* long before any lease there ends */
+    assert_int_equal(hf_lock_release(f->lock), HF_ENOTOWNER); /* that thread's */
 }
 
 static long long commands_in_two_seconds(struct fleet *f) {
     long long before = 0, after = 0;
     for (int i = 0; i < FLEET; i++)
         before += server_commands(f->server[i]);
-    sleep_ms(2000);
+    sleep_ms(2000); /* what is sent in so long is what is measured */
     for (int i = 0; i < FLEET; i++)
         after += server_commands(f->server[i]);
     return after - before;
@@ -405,25 +370,20 @@ static bool is_quiet(void *fleet) {
     return commands_in_two_seconds(fleet) < 20;
 }
 
-static void waits_by_message(void **state) {
-    (void)state;
-    struct fleet f;
+FLEET_CASE(waits_by_message) {
     struct fleet_caller caller;
-    fleet_begin(&f, NULL);
-    assert_int_equal(hf_lock_acquire(f.rival_lock), HF_OK);
-    fleet_call_acquire(&caller, f.lock, fleet_wait_for(HANG_MS, HF_WATCHDOG));
-    sleep_ms(2500); /* whoever holds it listens for breaks from now on */
-    assert_true(wait_until(is_quiet, &f, HANG_MS / 2));
+    assert_int_equal(hf_lock_acquire(f->rival_lock), HF_OK);
+    fleet_call_acquire(&caller, f->lock, fleet_wait_for(HANG_MS, HF_WATCHDOG));
+    sleep_ms(2500); /* by then the holder listens for breaks, which is not what is counted below */
+    assert_true(wait_until(is_quiet, f, HANG_MS / 2));
     assert_false(atomic_load(&caller.done));
-    assert_int_equal(hf_lock_release(f.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_release(f->rival_lock), HF_OK);
     int64_t start_ms = now_ms();
     assert_int_equal(fleet_join(&caller), HF_OK);
     assert_true(now_ms() - start_ms < 10000); /* before it would have looked for itself */
-    fleet_end(&f);
 }
 
-static void urls_are_checked(void **state) {
-    (void)state;
+CASE(urls_are_checked) {
     hf_client *client;
     assert_int_equal(hf_open("redis://a redis://b", NULL, &client), HF_EINVAL);
     assert_non_null(strstr(hf_last_error()->text, "two urls"));
@@ -443,24 +403,4 @@ static void urls_are_checked(void **state) {
         HF_EINVAL);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_up),
-        cmocka_unit_test(two_down),
-        cmocka_unit_test(three_down),
-        cmocka_unit_test(one_slow),
-        cmocka_unit_test(one_hangs),
-        cmocka_unit_test(all_slow),
-        cmocka_unit_test(short_wait_has_one_exchange),
-        cmocka_unit_test(one_refuses),
-        cmocka_unit_test(minority_taken),
-        cmocka_unit_test(minority_taken_and_the_rest_is_slow),
-        cmocka_unit_test(majority_taken),
-        cmocka_unit_test(woken_when_a_majority_is_free),
-        cmocka_unit_test(waits_by_message_though_one_is_free),
-        cmocka_unit_test(asks_again_after_a_round_that_was_lost),
-        cmocka_unit_test(waits_by_message),
-        cmocka_unit_test(urls_are_checked),
-    };
-    return cmocka_run_group_tests(tests, fleet_start_servers, fleet_stop_servers);
-}
+RUN_CASES(fleet_start_servers, fleet_stop_servers)

@@ -1,6 +1,7 @@
-/* What time does to votes. How old servers are is told in whole seconds, so differently by each connection;
- * and a vote may run out while others are still asked. */
+/* Votes and time. Servers report their uptime in whole seconds, so connections see different
+ * values; and a vote may expire while other servers are still asked. */
 #include "joint/fleet.h"
+#include "support/case.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,31 +23,25 @@ static void seem_young(struct fleet *f, int i) {
     free(info);
 }
 
-static void no_server_grows_younger(void **state) {
-    (void)state;
-    struct fleet f;
+FLEET_CASE_WITH(no_server_grows_younger, fleet_options(), options.restart_guard_ms = 2000) {
     struct fleet_events events = {0};
-    hf_options options = fleet_options();
-    options.restart_guard_ms = 2000;
-    fleet_begin(&f, &options);
-    assert_int_equal(hf_lock_on_lost(f.lock, fleet_on_event, &events), HF_OK);
-    assert_int_equal(hf_lock_acquire(f.lock), HF_OK);
+    assert_int_equal(hf_lock_on_lost(f->lock, fleet_on_event, &events), HF_OK);
+    assert_int_equal(hf_lock_acquire(f->lock), HF_OK);
     for (int i = 0; i < FLEET; i++)
-        seem_young(&f, i);
+        seem_young(f, i);
     for (int i = 0; i < FLEET; i++)
-        assert_true(proxy_cut_all(f.proxy[i]) > 0);
+        assert_true(proxy_cut_all(f->proxy[i]) > 0);
     for (int i = 0; i < FLEET; i++)
-        assert_true(proxy_wait_fired(f.proxy[i], 1, HANG_MS));
-    assert_int_equal(hf_lock_extend(f.lock, 60000), HF_OK);
+        assert_true(proxy_wait_fired(f->proxy[i], 1, HANG_MS));
+    assert_int_equal(hf_lock_extend(f->lock, 60000), HF_OK);
     assert_int_equal(atomic_load(&events.losses), 0);
-    assert_int_equal(hf_lock_release(f.lock), HF_OK);
-    fleet_end(&f);
+    assert_int_equal(hf_lock_release(f->lock), HF_OK);
 }
 
 #define SLOW_MS 60
 #define LEASE_MS 250
 
-/* The longer servers take, the longer whoever has the first of them keeps it. */
+/* The longer servers take, the longer the client that has the first of them keeps it. */
 static void make_slow(struct fleet *f) {
     for (int i = 0; i < FLEET; i++)
         proxy_delay(f->proxy[i], FLEET_ACQUIRE, SLOW_MS);
@@ -69,7 +64,7 @@ static bool release_beside_a_vote_that_ran_out(int first) {
     hf_acquire_options options = fleet_wait_for(HANG_MS, LEASE_MS);
     options.owner = hf_owner_new();
     fleet_call_acquire(&caller, f.lock, options);
-    sleep_ms(LEASE_MS + 30);
+    server_wait_clock(f.server[first], LEASE_MS + 30); /* its first votes are older than a lease */
     for (int i = 1; i <= MAJORITY; i++)
         fleet_vacate(&f, (first + i) % FLEET);
     int err = fleet_join(&caller);
@@ -89,8 +84,7 @@ static bool release_beside_a_vote_that_ran_out(int first) {
 }
 
 /* Which server is the first is known to the library only: each is, in one of these. */
-static void a_vote_that_ran_out_is_no_loss(void **state) {
-    (void)state;
+CASE(a_vote_that_ran_out_is_no_loss) {
     for (int first = 0; first < FLEET; first++) {
         int rounds = 1;
         while (!release_beside_a_vote_that_ran_out(first))
@@ -98,11 +92,4 @@ static void a_vote_that_ran_out_is_no_loss(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(no_server_grows_younger),
-        cmocka_unit_test(a_vote_that_ran_out_is_no_loss),
-    };
-    return cmocka_run_group_tests_name("quorum_age", tests, fleet_start_servers,
-                                       fleet_stop_servers);
-}
+RUN_CASES(fleet_start_servers, fleet_stop_servers)

@@ -1,6 +1,7 @@
 /* Servers whose clock is stepped, by a library that is preloaded into them (tests/support/clock). Leases run
  * by the time of day, and `not-after` is compared with it; the client's own times are of another clock. */
 #include "joint/fleet.h"
+#include "support/case.h"
 #include "support/step.h"
 
 #define HOUR_MS 3600000
@@ -37,8 +38,7 @@ static void pair(struct fleet *f) {
 }
 
 /* `not-after` of the next command is an hour too late, or an hour too early. */
-static void stepped_while_free(void **state) {
-    (void)state;
+CASE(stepped_while_free) {
     struct fleet f;
     struct fleet_events events = {0};
     begin(&f, &events);
@@ -53,8 +53,7 @@ static void stepped_while_free(void **state) {
 }
 
 /* It is over there at once, and nothing is lost: the others have it, and that one gets it again. */
-static void one_ahead_while_held(void **state) {
-    (void)state;
+CASE(one_ahead_while_held) {
     struct fleet f;
     struct fleet_events events = {0};
     begin(&f, &events);
@@ -71,8 +70,7 @@ static void one_ahead_while_held(void **state) {
 }
 
 /* Its lease there is an hour longer, which is nobody's loss while the holder lives. */
-static void all_back_while_held(void **state) {
-    (void)state;
+CASE(all_back_while_held) {
     struct fleet f;
     struct fleet_events events = {0};
     begin(&f, &events);
@@ -89,9 +87,8 @@ static void all_back_while_held(void **state) {
     finish(&f);
 }
 
-/* Beyond what can be promised (docs/guarantees.md), but the holder is told, and soon. */
-static void a_majority_ahead_is_lost(void **state) {
-    (void)state;
+/* Beyond what can be promised (docs/guarantees.md), but the holder is notified, and soon. */
+CASE(a_majority_ahead_is_lost) {
     struct fleet f;
     struct fleet_events events = {0};
     begin(&f, &events);
@@ -107,8 +104,7 @@ static void a_majority_ahead_is_lost(void **state) {
 }
 
 /* By its clock it will be started in an hour: that says nothing about when it was. */
-static void one_that_is_back_comes_of_age(void **state) {
-    (void)state;
+CASE(one_that_is_back_comes_of_age) {
     struct fleet f;
     struct fleet_events events = {0};
     begin(&f, &events);
@@ -127,13 +123,30 @@ static void one_that_is_back_comes_of_age(void **state) {
     finish(&f);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(stepped_while_free),
-        cmocka_unit_test(one_ahead_while_held),
-        cmocka_unit_test(all_back_while_held),
-        cmocka_unit_test(a_majority_ahead_is_lost),
-        cmocka_unit_test(one_that_is_back_comes_of_age),
-    };
-    return cmocka_run_group_tests(tests, start, fleet_stop_servers);
+/* Ahead, behind, and by little: each lease is measured where it is given. One of them restarts without its data. The holder
+ * keeps its majority and gets that one again, and no other client is let in by it. */
+CASE(clocks_differ_and_one_restarts) {
+    struct fleet f;
+    struct fleet_events events = {0};
+    begin(&f, &events);
+    static const int64_t steps_ms[FLEET] = {-HOUR_MS, HOUR_MS, 0, -60000, 60000};
+    for (int i = 0; i < FLEET; i++)
+        step_clock(f.server[i], steps_ms[i]);
+    pair(&f);
+    for (int gone = 0; gone < FLEET; gone++) {
+        assert_int_equal(hf_lock_acquire(f.lock), HF_OK);
+        assert_true(fleet_wait_held(&f, f.owner, FLEET, HANG_MS));
+        assert_true(fleet_wait_renewed(&f, 2, HANG_MS)); /* the last to join count in full by now */
+        server_restart(f.server[gone]);
+        step_clock(f.server[gone], steps_ms[gone]);
+        assert_int_not_equal(hf_lock_try(f.rival_lock), HF_OK);
+        assert_true(fleet_wait_held(&f, f.owner, FLEET, HANG_MS));
+        assert_int_equal(hf_lock_try(f.rival_lock), HF_EBUSY);
+        assert_int_equal(atomic_load(&events.losses), 0);
+        assert_int_equal(hf_lock_release(f.lock), HF_OK);
+        assert_true(fleet_wait_free(&f, HANG_MS));
+    }
+    finish(&f);
 }
+
+RUN_CASES(start, fleet_stop_servers)

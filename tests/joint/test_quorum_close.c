@@ -1,6 +1,7 @@
 /* A quorum client that is closed in the middle of something: the call ends with HF_ECLOSED or with what it
  * had reached, hf_close() returns, and nothing of an acquire that was not granted is left behind. */
 #include "joint/fleet.h"
+#include "support/case.h"
 
 #include <stdio.h>
 
@@ -64,8 +65,7 @@ static void let_all_go(struct fleet *f) {
 
 /* ---- Acquires ---- */
 
-static void while_it_asks(void **state) {
-    (void)state;
+CASE(while_it_asks) {
     struct fleet f;
     struct victim victim;
     struct fleet_caller caller;
@@ -83,10 +83,10 @@ static void while_it_asks(void **state) {
     fleet_end(&f);
 }
 
-/* Three are another's, and of those that are left one is the first in the order of the name in two of
- * five cases: then they are kept for a moment, given back, and all are asked again. */
-static void while_it_keeps_and_gives_back(void **state) {
-    (void)state;
+/* Another owner holds three servers. In two of five cases one of the others is the first in the
+ * order of the name: then the grants are kept for a moment, given back, and all servers are asked
+ * again. */
+CASE(while_it_keeps_and_gives_back) {
     struct fleet f;
     hf_options options = short_exchanges();
     fleet_begin(&f, &options);
@@ -98,7 +98,7 @@ static void while_it_keeps_and_gives_back(void **state) {
         open_victim(&f, &victim, &options);
         assert_int_equal(hf_lock_try(victim.lock), HF_EBUSY);
         fleet_call_acquire(&caller, victim.lock, fleet_wait_for(HF_FOREVER, 60000));
-        sleep_ms(3 * k); /* somewhere in it */
+        linger(3 * k); /* somewhere in it: each time a little later */
         end_call(&victim, &caller);
         for (int i = 0; i < MAJORITY; i++)
             fleet_vacate(&f, (k + i) % FLEET);
@@ -107,8 +107,7 @@ static void while_it_keeps_and_gives_back(void **state) {
     fleet_end(&f);
 }
 
-static void while_too_few_are_there(void **state) {
-    (void)state;
+CASE(while_too_few_are_there) {
     struct fleet f;
     struct victim victim;
     struct fleet_caller caller;
@@ -119,14 +118,13 @@ static void while_too_few_are_there(void **state) {
     open_victim(&f, &victim, &options);
     assert_int_equal(hf_lock_try(victim.lock), HF_ENOQUORUM);
     fleet_call_acquire(&caller, victim.lock, fleet_wait_for(HF_FOREVER, 60000));
-    sleep_ms(150); /* it asks, and pauses */
+    assert_true(HOLDS_FOR(!atomic_load(&caller.done), 150)); /* it asks, and pauses */
     end_call(&victim, &caller);
     assert_true(fleet_wait_free(&f, 30000));
     fleet_end(&f);
 }
 
-static void while_servers_come_of_age(void **state) {
-    (void)state;
+CASE(while_servers_come_of_age) {
     struct fleet f;
     struct victim victim;
     struct fleet_caller caller;
@@ -154,8 +152,7 @@ static void begin_held(struct fleet *f, struct victim *victim, const hf_options 
 
 /* Holds are not released: the work that they protect may still be going on. A member whose answer is still on its
  * way when the client is closed does not belong to the hold yet, and is given back. */
-static void while_it_holds(void **state) {
-    (void)state;
+CASE(while_it_holds) {
     struct fleet f;
     struct victim victim;
     hf_options options = short_exchanges();
@@ -167,8 +164,7 @@ static void while_it_holds(void **state) {
     fleet_end(&f);
 }
 
-static void while_it_renews(void **state) {
-    (void)state;
+CASE(while_it_renews) {
     struct fleet f;
     struct victim victim;
     hf_options options = short_exchanges();
@@ -189,8 +185,7 @@ static void released(hf_op *op, const hf_result *result, void *user) {
     atomic_store((atomic_int *)user, result->code == HF_OK ? 1 : result->code);
 }
 
-static void while_it_releases(void **state) {
-    (void)state;
+CASE(while_it_releases) {
     struct fleet f;
     struct victim victim;
     hf_options options = long_exchanges();
@@ -208,12 +203,4 @@ static void while_it_releases(void **state) {
     fleet_end(&f);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(while_it_asks),           cmocka_unit_test(while_it_keeps_and_gives_back),
-        cmocka_unit_test(while_too_few_are_there), cmocka_unit_test(while_servers_come_of_age),
-        cmocka_unit_test(while_it_holds),          cmocka_unit_test(while_it_renews),
-        cmocka_unit_test(while_it_releases),
-    };
-    return cmocka_run_group_tests(tests, fleet_start_servers, fleet_stop_servers);
-}
+RUN_CASES(fleet_start_servers, fleet_stop_servers)

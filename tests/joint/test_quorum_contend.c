@@ -1,6 +1,7 @@
 /* Many processes want one quorum lock: nobody is inside with another, nobody starves, and whatever they
  * divide among them is resolved. Each writes the urls in an order of its own. */
 #include "joint/fleet.h"
+#include "support/case.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +32,7 @@ static void write_urls(const struct arena *arena, int first, char urls[4096]) {
 static void enter(struct arena *arena, int number, int64_t waited_ms) {
     if (atomic_fetch_add(&arena->inside, 1) != 0)
         atomic_store(&arena->broken, 1);
-    sleep_ms(2);
+    (void)wait_a_moment(); /* for others to come, too */
     atomic_fetch_sub(&arena->inside, 1);
     atomic_fetch_add(&arena->rounds[number], 1);
     int64_t longest_ms = atomic_load(&arena->longest_ms);
@@ -53,7 +54,7 @@ static int contend(void *arg) {
         return 1;
     atomic_fetch_add(&arena->ready, 1);
     while (atomic_load(&arena->go) == 0)
-        sleep_ms(1);
+        (void)wait_a_moment();
     while (atomic_load(&arena->stop) == 0) {
         int64_t start_ms = now_ms();
         if (hf_lock_acquire(lock) != HF_OK)
@@ -61,7 +62,7 @@ static int contend(void *arg) {
         enter(arena, contender->number, now_ms() - start_ms);
         if (hf_lock_release(lock) != HF_OK)
             return 3;
-        sleep_ms(5);
+        linger(5); /* others come in between */
     }
     hf_lock_free(lock);
     return hf_close(client) == HF_OK ? 0 : 4;
@@ -93,7 +94,7 @@ static void compete(int count, int64_t run_ms) {
     int64_t start_ms = now_ms();
     assert_true(wait_until(all_have_been_inside, &contenders[count - 1], HANG_MS));
     int64_t left_ms = run_ms - (now_ms() - start_ms);
-    sleep_ms(left_ms > 0 ? left_ms : 1);
+    assert_true(HOLDS_FOR(atomic_load(&arena->broken) == 0, left_ms > 0 ? left_ms : 1));
     atomic_store(&arena->stop, 1);
     int rounds = 0;
     long long scripts = 0;
@@ -115,26 +116,16 @@ static void compete(int count, int64_t run_ms) {
     shared_free(arena, sizeof *arena);
 }
 
-static void two(void **state) {
-    (void)state;
+CASE(C317_C320_two_processes) {
     compete(2, 3000);
 }
 
-static void five(void **state) {
-    (void)state;
+CASE(C317_C320_five_processes) {
     compete(5, 4000);
 }
 
-static void twenty(void **state) {
-    (void)state;
+CASE(C317_C320_twenty_processes) {
     compete(MANY, 6000);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two),
-        cmocka_unit_test(five),
-        cmocka_unit_test(twenty),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

@@ -1,6 +1,7 @@
 /* What goes wrong while a quorum is asked, held or given back: lost replies, late copies, servers that
  * restart empty, the restart guard, a holder that is cut off. */
 #include "joint/fleet.h"
+#include "support/case.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -11,48 +12,38 @@ static void pair(struct fleet *f) {
     assert_true(fleet_wait_free(f, HANG_MS));
 }
 
-static void replies_lost(void **state) {
-    (void)state;
-    struct fleet f;
-    fleet_begin(&f, NULL);
+FLEET_CASE(replies_lost) {
     for (int i = 0; i < FLEET; i++) {
-        proxy_drop_replies_after(f.proxy[i], FLEET_ACQUIRE);
-        pair(&f);
-        proxy_drop_replies_after(f.proxy[i], FLEET_RELEASE);
-        pair(&f);
-        proxy_heal(f.proxy[i]);
+        proxy_drop_replies_after(f->proxy[i], FLEET_ACQUIRE);
+        pair(f);
+        proxy_drop_replies_after(f->proxy[i], FLEET_RELEASE);
+        pair(f);
+        proxy_heal(f->proxy[i]);
     }
     for (int i = 0; i < FLEET; i++)
-        proxy_drop_replies_after(f.proxy[i], FLEET_ACQUIRE);
-    pair(&f);
+        proxy_drop_replies_after(f->proxy[i], FLEET_ACQUIRE);
+    pair(f);
     for (int i = 0; i < FLEET; i++)
-        proxy_drop_replies_after(f.proxy[i], FLEET_RELEASE);
-    pair(&f);
-    fleet_end(&f);
+        proxy_drop_replies_after(f->proxy[i], FLEET_RELEASE);
+    pair(f);
 }
 
 /* A copy of a command that was given up must not act when it arrives in the end. */
-static void late_copies(void **state) {
-    (void)state;
-    struct fleet f;
-    hf_options options = fleet_options();
-    options.cmd_timeout_ms = 1500;
-    fleet_begin(&f, &options);
+FLEET_CASE_WITH(late_copies, fleet_options(), options.cmd_timeout_ms = 1500) {
     for (int i = 0; i < FLEET; i++)
-        proxy_hold_request(f.proxy[i], FLEET_ACQUIRE);
-    int err = hf_lock_acquire_for(f.lock, 300);
+        proxy_hold_request(f->proxy[i], FLEET_ACQUIRE);
+    int err = hf_lock_acquire_for(f->lock, 300);
     assert_true(err == HF_ENOQUORUM || err == HF_OK);
     if (err == HF_OK)
-        assert_int_equal(hf_lock_release(f.lock), HF_OK);
+        assert_int_equal(hf_lock_release(f->lock), HF_OK);
     for (int i = 0; i < FLEET; i++)
-        proxy_heal(f.proxy[i]);
-    assert_true(fleet_wait_free(&f, HANG_MS));
-    sleep_ms(2000);
+        proxy_heal(f->proxy[i]);
+    assert_true(fleet_wait_free(f, HANG_MS));
+    server_wait_clock(f->server[0], 2000); /* longer than a copy may act */
     for (int i = 0; i < FLEET; i++)
-        proxy_release_held(f.proxy[i]);
-    assert_int_equal(fleet_locked(&f), 0);
-    pair(&f);
-    fleet_end(&f);
+        proxy_release_held(f->proxy[i]);
+    assert_int_equal(fleet_locked(f), 0);
+    pair(f);
 }
 
 /* Nests until each server has been asked to renew so often again. */
@@ -71,7 +62,7 @@ static void renew_at_all(struct fleet *f, size_t times) {
 }
 
 /* All servers have the hold. When this returns, each has proved it since the last of them joined: only
- * then may any two of them break. Whoever is asked to renew has joined before; and of three more
+ * then may any two of them break. A client that is asked to renew has joined before; and of three more
  * renewals the second is sent after the first was answered, and has been answered when the third is
  * sent. */
 static void prove_at_all(struct fleet *f) {
@@ -94,8 +85,7 @@ static void begin_held(struct fleet *f, struct fleet_events *events) {
     prove_at_all(f);
 }
 
-static void restarted_empty_is_refilled(void **state) {
-    (void)state;
+CASE(restarted_empty_is_refilled) {
     struct fleet f;
     struct fleet_events events = {0};
     begin_held(&f, &events);
@@ -113,8 +103,7 @@ static void restarted_empty_is_refilled(void **state) {
     fleet_end(&f);
 }
 
-static void a_majority_deleted_is_lost(void **state) {
-    (void)state;
+CASE(a_majority_deleted_is_lost) {
     struct fleet f;
     struct fleet_events events = {0};
     begin_held(&f, &events);
@@ -139,8 +128,7 @@ static void wait_votes(struct fleet *f, int64_t wanted) {
     } while (result.votes != wanted);
 }
 
-static void exactly_a_majority_and_one_restarts(void **state) {
-    (void)state;
+CASE(exactly_a_majority_and_one_restarts) {
     struct fleet f;
     struct fleet_events events = {0};
     begin_held(&f, &events);
@@ -153,15 +141,15 @@ static void exactly_a_majority_and_one_restarts(void **state) {
     fleet_end(&f);
 }
 
-static void two_down_while_held(void **state) {
-    (void)state;
+CASE(two_down_while_held) {
     struct fleet f;
     struct fleet_events events = {0};
     begin_held(&f, &events);
     server_kill(f.server[3]);
     server_kill(f.server[4]);
-    sleep_ms(12000); /* more than a lease */
-    assert_int_equal(atomic_load(&events.losses), 0);
+    /* for more than a lease */
+    assert_true(
+        HOLDS_FOR(atomic_load(&events.losses) == 0 && hf_lock_remaining_ms(f.lock) > 0, 12000));
     assert_true(hf_lock_remaining_ms(f.lock) > 0);
     assert_int_equal(hf_lock_try(f.rival_lock), HF_EBUSY);
     assert_int_equal(hf_lock_release(f.lock), HF_OK);
@@ -169,89 +157,70 @@ static void two_down_while_held(void **state) {
     fleet_end(&f);
 }
 
-static void cut_off(void **state) {
-    (void)state;
-    struct fleet f;
+FLEET_CASE_WITH(cut_off, fleet_options(), options.watchdog_ms = 4500,
+                options.cmd_timeout_ms = 1500) {
     struct fleet_events events = {0};
     struct fleet_caller rival;
-    hf_options options = fleet_options();
-    options.watchdog_ms = 4500;
-    options.cmd_timeout_ms = 1500;
-    fleet_begin(&f, &options);
-    assert_int_equal(hf_lock_on_lost(f.lock, fleet_on_event, &events), HF_OK);
-    assert_int_equal(hf_lock_acquire(f.lock), HF_OK);
-    assert_true(fleet_wait_held(&f, f.owner, FLEET, HANG_MS));
+    assert_int_equal(hf_lock_on_lost(f->lock, fleet_on_event, &events), HF_OK);
+    assert_int_equal(hf_lock_acquire(f->lock), HF_OK);
+    assert_true(fleet_wait_held(f, f->owner, FLEET, HANG_MS));
     for (int i = 0; i < 3; i++)
-        proxy_blackhole(f.proxy[i], true, true);
-    fleet_call_acquire(&rival, f.rival_lock, fleet_wait_for(HANG_MS, 60000));
+        proxy_blackhole(f->proxy[i], true, true);
+    fleet_call_acquire(&rival, f->rival_lock, fleet_wait_for(HANG_MS, 60000));
     while (!atomic_load(&rival.done)) {
         /* read before: it must not be believed once the other has it */
-        int64_t left_ms = hf_lock_remaining_ms(f.lock);
-        assert_true(!atomic_load(&rival.done) || left_ms == 0 || hf_lock_remaining_ms(f.lock) == 0);
-        sleep_ms(1);
+        int64_t left_ms = hf_lock_remaining_ms(f->lock);
+        assert_true(!atomic_load(&rival.done) || left_ms == 0 ||
+                    hf_lock_remaining_ms(f->lock) == 0);
+        (void)wait_a_moment();
     }
-    assert_int_equal(hf_lock_remaining_ms(f.lock), 0);
+    assert_int_equal(hf_lock_remaining_ms(f->lock), 0);
     assert_int_equal(fleet_join(&rival), HF_OK);
     assert_true(fleet_wait_atomic(&events.losses, 1, HANG_MS));
     for (int i = 0; i < 3; i++)
-        proxy_heal(f.proxy[i]);
-    assert_int_equal(hf_lock_release(f.lock), HF_ELOST);
-    fleet_end(&f);
+        proxy_heal(f->proxy[i]);
+    assert_int_equal(hf_lock_release(f->lock), HF_ELOST);
 }
 
 /* ---- The restart guard ---- */
 
-static void restarted_servers_have_no_vote(void **state) {
-    (void)state;
-    struct fleet f;
-    hf_options options = fleet_options();
-    options.restart_guard_ms = 8000;
-    fleet_begin(&f, &options);
+FLEET_CASE_WITH(restarted_servers_have_no_vote, fleet_options(), options.restart_guard_ms = 8000) {
     int64_t start_ms = now_ms();
     for (int i = 0; i < 3; i++)
-        server_restart(f.server[i]);
-    assert_int_equal(hf_lock_try(f.lock), HF_ENOQUORUM);
+        server_restart(f->server[i]);
+    assert_int_equal(hf_lock_try(f->lock), HF_ENOQUORUM);
     assert_non_null(strstr(hf_last_error()->text, "started "));
-    assert_int_equal(hf_lock_acquire_for(f.lock, 100), HF_ENOQUORUM);
-    assert_int_equal(hf_lock_acquire_for(f.lock, HANG_MS), HF_OK);
+    assert_int_equal(hf_lock_acquire_for(f->lock, 100), HF_ENOQUORUM);
+    assert_int_equal(hf_lock_acquire_for(f->lock, HANG_MS), HF_OK);
     assert_true(now_ms() - start_ms >= 7000); /* servers tell their age in seconds */
-    assert_int_equal(hf_lock_release(f.lock), HF_OK);
-    assert_true(fleet_wait_free(&f, HANG_MS));
-    fleet_end(&f);
+    assert_int_equal(hf_lock_release(f->lock), HF_OK);
+    assert_true(fleet_wait_free(f, HANG_MS));
 }
 
 /* A lease that is shorter than the guard is renewed until enough servers are of age. */
-static void cold_start(void **state) {
-    (void)state;
-    struct fleet f;
-    hf_options options = fleet_options();
-    options.restart_guard_ms = 9000;
-    fleet_begin(&f, &options);
+FLEET_CASE_WITH(cold_start, fleet_options(), options.restart_guard_ms = 9000) {
     for (int i = 0; i < FLEET; i++)
-        server_restart(f.server[i]);
+        server_restart(f->server[i]);
     hf_acquire_options leased = fleet_wait_for(HANG_MS, 6000);
     hf_result result = HF_RESULT_INIT;
-    assert_int_equal(hf_lock_acquire_with(f.lock, &leased, &result), HF_OK);
+    assert_int_equal(hf_lock_acquire_with(f->lock, &leased, &result), HF_OK);
     assert_true(result.remaining_ms > 0);
-    assert_int_equal(hf_lock_release(f.lock), HF_OK);
-    fleet_end(&f);
+    assert_int_equal(hf_lock_release(f->lock), HF_OK);
 }
 
-/* As long as nobody knows that two of them are one: what is given back as one's is gone as the other's. */
+/* Two urls lead to the same server, and the client does not know that yet: a release at one frees
+ * the lock at the other. */
 static bool gives_back(hf_lock *lock) {
     int err = hf_lock_release(lock);
     return err == HF_OK || err == HF_ELOST;
 }
 
-static void same_server_twice(void **state) {
-    (void)state;
-    struct fleet f;
+FLEET_CASE(same_server_twice) {
     hf_client *client;
     hf_lock *lock;
     char urls[1024];
-    fleet_begin(&f, NULL);
-    snprintf(urls, sizeof urls, "%s %s %s", server_url(f.server[0]), proxy_url(f.proxy[0]),
-             server_url(f.server[1]));
+    snprintf(urls, sizeof urls, "%s %s %s", server_url(f->server[0]), proxy_url(f->proxy[0]),
+             server_url(f->server[1]));
     hf_options options = fleet_options();
     assert_int_equal(hf_open(urls, &options, &client), HF_OK);
     assert_int_equal(hf_lock_new(client, "other", &lock), HF_OK);
@@ -266,21 +235,6 @@ static void same_server_twice(void **state) {
     assert_non_null(strstr(hf_last_error()->text, "are the same server"));
     hf_lock_free(lock);
     assert_int_equal(hf_close(client), HF_OK);
-    fleet_end(&f);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(replies_lost),
-        cmocka_unit_test(late_copies),
-        cmocka_unit_test(restarted_empty_is_refilled),
-        cmocka_unit_test(a_majority_deleted_is_lost),
-        cmocka_unit_test(exactly_a_majority_and_one_restarts),
-        cmocka_unit_test(two_down_while_held),
-        cmocka_unit_test(cut_off),
-        cmocka_unit_test(restarted_servers_have_no_vote),
-        cmocka_unit_test(cold_start),
-        cmocka_unit_test(same_server_twice),
-    };
-    return cmocka_run_group_tests(tests, fleet_start_servers, fleet_stop_servers);
-}
+RUN_CASES(fleet_start_servers, fleet_stop_servers)

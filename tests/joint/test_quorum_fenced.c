@@ -1,6 +1,8 @@
 /* Fenced locks of a quorum: tokens grow from hold to hold, with servers down, restarted empty, behind, or
  * ahead; and servers that have just been started. */
 #include "joint/fleet.h"
+#include "support/case.h"
+#include "support/crowd.h"
 
 #include <string.h>
 
@@ -46,38 +48,30 @@ static int64_t next_token(struct fleet *f, hf_lock *lock, int64_t last) {
     return token;
 }
 
-static void tokens_grow_from_hold_to_hold(void **state) {
-    (void)state;
-    struct fleet f;
+FLEET_CASE(tokens_grow_from_hold_to_hold) {
     int64_t last = 0;
-    fleet_begin(&f, NULL);
-    hf_lock *ours = fenced_lock(f.client), *theirs = fenced_lock(f.rival);
+    hf_lock *ours = fenced_lock(f->client), *theirs = fenced_lock(f->rival);
     for (int round = 0; round < 20; round++) {
-        last = next_token(&f, ours, last);
-        last = next_token(&f, theirs, last);
+        last = next_token(f, ours, last);
+        last = next_token(f, theirs, last);
     }
     hf_lock_free(ours);
     hf_lock_free(theirs);
-    fleet_end(&f);
 }
 
 /* Every two of the servers, and so every majority, in turn. */
-static void with_two_servers_down(void **state) {
-    (void)state;
-    struct fleet f;
+FLEET_CASE(with_two_servers_down) {
     int64_t last = 0;
-    fleet_begin(&f, NULL);
-    hf_lock *lock = fenced_lock(f.client);
+    hf_lock *lock = fenced_lock(f->client);
     for (int i = 0; i < FLEET; i++) {
-        server_kill(f.server[i]);
-        server_kill(f.server[(i + 2) % FLEET]);
-        last = next_token(&f, lock, last);
-        server_restart(f.server[i]); /* empty: the counter is lost */
-        server_restart(f.server[(i + 2) % FLEET]);
-        last = next_token(&f, lock, last);
+        server_kill(f->server[i]);
+        server_kill(f->server[(i + 2) % FLEET]);
+        last = next_token(f, lock, last);
+        server_restart(f->server[i]); /* empty: the counter is lost */
+        server_restart(f->server[(i + 2) % FLEET]);
+        last = next_token(f, lock, last);
     }
     hf_lock_free(lock);
-    fleet_end(&f);
 }
 
 static void set_counter(struct fleet *f, int server, int64_t value) {
@@ -85,69 +79,56 @@ static void set_counter(struct fleet *f, int server, int64_t value) {
 }
 
 /* One that is far ahead makes no difference, unless it is needed: then the others are raised to it, and
- * whoever comes without it goes beyond it. */
-static void one_server_is_ahead(void **state) {
-    (void)state;
-    struct fleet f;
-    fleet_begin(&f, NULL);
-    hf_lock *lock = fenced_lock(f.client);
-    set_counter(&f, 4, AHEAD);
-    server_kill(f.server[0]);
-    server_kill(f.server[1]);
-    int64_t token = next_token(&f, lock, AHEAD);
-    assert_int_equal(stored(&f, AHEAD), MAJORITY);
-    server_restart(f.server[0]);
-    server_restart(f.server[1]);
-    server_kill(f.server[4]);
-    next_token(&f, lock, token);
+ * a client that arrives without it goes beyond it. */
+FLEET_CASE(one_server_is_ahead) {
+    hf_lock *lock = fenced_lock(f->client);
+    set_counter(f, 4, AHEAD);
+    server_kill(f->server[0]);
+    server_kill(f->server[1]);
+    int64_t token = next_token(f, lock, AHEAD);
+    assert_int_equal(stored(f, AHEAD), MAJORITY);
+    server_restart(f->server[0]);
+    server_restart(f->server[1]);
+    server_kill(f->server[4]);
+    next_token(f, lock, token);
     hf_lock_free(lock);
-    server_restart(f.server[4]);
-    fleet_end(&f);
+    server_restart(f->server[4]);
 }
 
 /* Counters that were put back, as by a failover or a restored file. */
-static void counters_fall_behind(void **state) {
-    (void)state;
-    struct fleet f;
+FLEET_CASE(counters_fall_behind) {
     int64_t last = 0;
-    fleet_begin(&f, NULL);
-    hf_lock *lock = fenced_lock(f.client);
+    hf_lock *lock = fenced_lock(f->client);
     for (int i = 0; i < FLEET; i++) {
-        last = next_token(&f, lock, last);
+        last = next_token(f, lock, last);
         for (int behind = 0; behind <= i; behind++)
-            set_counter(&f, behind, 5);
-        last = next_token(&f, lock, last);
+            set_counter(f, behind, 5);
+        last = next_token(f, lock, last);
     }
     hf_lock_free(lock);
-    fleet_end(&f);
 }
 
-static void replies_to_wishes_are_lost(void **state) {
-    (void)state;
-    struct fleet f;
+FLEET_CASE(replies_to_wishes_are_lost) {
     int64_t last = AHEAD;
-    fleet_begin(&f, NULL);
-    hf_lock *lock = fenced_lock(f.client);
-    server_kill(f.server[0]);
-    server_kill(f.server[1]);
+    hf_lock *lock = fenced_lock(f->client);
+    server_kill(f->server[0]);
+    server_kill(f->server[1]);
     for (int i = 2; i < FLEET; i++) {
-        set_counter(&f, i, last + 10 * i); /* they differ: some are raised */
-        proxy_drop_replies_after(f.proxy[i], FENCED_EXTEND);
-        last = next_token(&f, lock, last);
-        proxy_heal(f.proxy[i]);
-        proxy_drop_replies_after(f.proxy[i], FENCED_ACQUIRE);
-        last = next_token(&f, lock, last);
-        proxy_heal(f.proxy[i]);
+        set_counter(f, i, last + 10 * i); /* they differ: some are raised */
+        proxy_drop_replies_after(f->proxy[i], FENCED_EXTEND);
+        last = next_token(f, lock, last);
+        proxy_heal(f->proxy[i]);
+        proxy_drop_replies_after(f->proxy[i], FENCED_ACQUIRE);
+        last = next_token(f, lock, last);
+        proxy_heal(f->proxy[i]);
     }
     hf_lock_free(lock);
-    server_restart(f.server[0]);
-    server_restart(f.server[1]);
-    fleet_end(&f);
+    server_restart(f->server[0]);
+    server_restart(f->server[1]);
 }
 
 /* A nested acquire is local, and so has the token of the hold. */
-static void nested(void **state) {
-    (void)state;
+CASE(nested) {
     struct fleet f;
     hf_acquire_options at_once = fleet_wait_for(0, HF_WATCHDOG);
     hf_result result = HF_RESULT_INIT;
@@ -171,12 +152,9 @@ static void nested(void **state) {
     fleet_end(&f);
 }
 
-static void one_attempt(void **state) {
-    (void)state;
-    struct fleet f;
+FLEET_CASE(one_attempt) {
     int64_t token = 0, last = 0;
-    fleet_begin(&f, NULL);
-    hf_lock *lock = fenced_lock(f.client), *theirs = fenced_lock(f.rival);
+    hf_lock *lock = fenced_lock(f->client), *theirs = fenced_lock(f->rival);
     for (int round = 0; round < 10; round++) {
         assert_int_equal(hf_lock_try(lock), HF_OK);
         assert_int_equal(hf_lock_token(lock, &token), HF_OK);
@@ -184,33 +162,26 @@ static void one_attempt(void **state) {
         last = token;
         assert_int_equal(hf_lock_try(theirs), HF_EBUSY);
         assert_int_equal(hf_lock_release(lock), HF_OK);
-        assert_true(fleet_wait_free(&f, HANG_MS));
+        assert_true(fleet_wait_free(f, HANG_MS));
     }
     hf_lock_free(lock);
     hf_lock_free(theirs);
-    fleet_end(&f);
 }
 
-/* What a server drew before it was of age is not trusted: with three left, of which one has just been
- * started, it draws again when it is. */
-static void young_servers_draw_again(void **state) {
-    (void)state;
-    struct fleet f;
-    hf_options options = fleet_options();
-    options.restart_guard_ms = 6000;
-    fleet_begin(&f, &options);
-    hf_lock *lock = fenced_lock(f.client);
-    int64_t last = next_token(&f, lock, 0); /* all of them are of age by then */
-    server_kill(f.server[0]);
-    server_kill(f.server[1]);
-    server_restart(f.server[2]);
-    long long draws = server_calls(f.server[2], "incrby");
-    next_token(&f, lock, last);
-    assert_true(server_calls(f.server[2], "incrby") >= draws + 2);
-    server_restart(f.server[0]);
-    server_restart(f.server[1]);
+/* A token that a server drew during its restart guard is not trusted: with three servers left, one
+ * of them just started, it draws again when the guard is over. */
+FLEET_CASE_WITH(young_servers_draw_again, fleet_options(), options.restart_guard_ms = 6000) {
+    hf_lock *lock = fenced_lock(f->client);
+    int64_t last = next_token(f, lock, 0); /* all of them are of age by then */
+    server_kill(f->server[0]);
+    server_kill(f->server[1]);
+    server_restart(f->server[2]);
+    long long draws = server_calls(f->server[2], "incrby");
+    next_token(f, lock, last);
+    assert_true(server_calls(f->server[2], "incrby") >= draws + 2);
+    server_restart(f->server[0]);
+    server_restart(f->server[1]);
     hf_lock_free(lock);
-    fleet_end(&f);
 }
 
 /* Threads of two clients, each of which writes its token where all can see it. */
@@ -227,37 +198,15 @@ static void *contend(void *arg) {
     return NULL;
 }
 
-static void tokens_come_in_the_order_of_holds(void **state) {
-    (void)state;
-    struct fleet f;
-    pthread_t threads[4];
-    fleet_begin(&f, NULL);
-    hf_lock *ours = fenced_lock(f.client), *theirs = fenced_lock(f.rival);
+FLEET_CASE(tokens_come_in_the_order_of_holds) {
+    struct crowd crowd = {0};
+    hf_lock *ours = fenced_lock(f->client), *theirs = fenced_lock(f->rival);
     atomic_store(&highest, 0);
     for (int i = 0; i < 4; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, contend, i % 2 == 0 ? ours : theirs), 0);
-    for (int i = 0; i < 4; i++) {
-        void *failure;
-        pthread_join(threads[i], &failure);
-        assert_null(failure);
-    }
+        crowd_add(&crowd, contend, i % 2 == 0 ? ours : theirs);
+    crowd_join(&crowd);
     hf_lock_free(ours);
     hf_lock_free(theirs);
-    fleet_end(&f);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tokens_grow_from_hold_to_hold),
-        cmocka_unit_test(with_two_servers_down),
-        cmocka_unit_test(one_server_is_ahead),
-        cmocka_unit_test(counters_fall_behind),
-        cmocka_unit_test(replies_to_wishes_are_lost),
-        cmocka_unit_test(nested),
-        cmocka_unit_test(one_attempt),
-        cmocka_unit_test(young_servers_draw_again),
-        cmocka_unit_test(tokens_come_in_the_order_of_holds),
-    };
-    return cmocka_run_group_tests_name("quorum_fenced", tests, fleet_start_servers,
-                                       fleet_stop_servers);
-}
+RUN_CASES(fleet_start_servers, fleet_stop_servers)

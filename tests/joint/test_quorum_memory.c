@@ -2,6 +2,7 @@
  * closed: an error or a server less, never a crash, a hang, a silent hold or a block that is not given
  * back. */
 #include "joint/fleet.h"
+#include "support/case.h"
 #include "support/memory.h"
 
 #include <stdio.h>
@@ -48,45 +49,31 @@ static void play(const char *urls, struct memory *memory) {
     assert_int_equal(hf_close(client), HF_OK);
 }
 
-static void each_step_fails(void **state) {
-    (void)state;
-    struct fleet f;
-    fleet_begin(&f, NULL);
+FLEET_CASE(each_step_fails) {
     for (long step = 1; step < 5000; step += step < 60 ? 1 : 1 + step / 12) {
         struct memory memory = {0};
         atomic_store(&memory.fail_at, step);
-        play(f.direct_urls, &memory);
+        play(f->direct_urls, &memory);
         assert_int_equal(atomic_load(&memory.live), 0);
         /* closing does not release, but nothing was held */
-        if (!fleet_wait_free(&f, HANG_MS + 10000))
+        if (!fleet_wait_free(f, HANG_MS + 10000))
             fail_msg("step %ld: something is left", step);
         if (atomic_load(&memory.calls) < step)
             break;
     }
-    fleet_end(&f);
 }
 
-static void all_from_a_step_on_fail(void **state) {
-    (void)state;
-    struct fleet f;
-    fleet_begin(&f, NULL);
+FLEET_CASE(all_from_a_step_on_fail) {
     for (long step = 1; step < 5000; step += 1 + step / 4) {
         struct memory memory = {0};
         atomic_store(&memory.fail_from, step);
-        play(f.direct_urls, &memory);
+        play(f->direct_urls, &memory);
         assert_int_equal(atomic_load(&memory.live), 0);
         for (int i = 0; i < FLEET; i++)
-            cmd_ok(f.server[i], "DEL %s", FLEET_NAME);
+            cmd_ok(f->server[i], "DEL %s", FLEET_NAME);
         if (atomic_load(&memory.calls) < step)
             break;
     }
-    fleet_end(&f);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_step_fails),
-        cmocka_unit_test(all_from_a_step_on_fail),
-    };
-    return cmocka_run_group_tests(tests, fleet_start_servers, fleet_stop_servers);
-}
+RUN_CASES(fleet_start_servers, fleet_stop_servers)

@@ -1,5 +1,6 @@
 /* A holder of a quorum lock that is another process, and is killed or stopped. */
 #include "joint/fleet.h"
+#include "support/case.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@ static int hold(void *arg) {
         return 1;
     atomic_store(&shared->held, 1);
     while (atomic_load(&shared->held) == 1)
-        sleep_ms(1);
+        (void)wait_a_moment();
     atomic_store(&shared->outcome, hf_lock_release(lock));
     hf_lock_free(lock);
     hf_close(client);
@@ -37,8 +38,7 @@ static pid_t start_holder(struct fleet *f, struct shared *shared, int64_t watchd
     return pid;
 }
 
-static void holder_killed(void **state) {
-    (void)state;
+CASE(holder_killed) {
     struct fleet f;
     struct shared *shared = shared_new(sizeof *shared);
     fleet_begin(&f, NULL);
@@ -51,8 +51,7 @@ static void holder_killed(void **state) {
     fleet_end(&f);
 }
 
-static void holder_stopped(void **state) {
-    (void)state;
+CASE(holder_stopped) {
     struct fleet f;
     struct shared *shared = shared_new(sizeof *shared);
     fleet_begin(&f, NULL);
@@ -69,10 +68,4 @@ static void holder_stopped(void **state) {
     fleet_end(&f);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(holder_killed),
-        cmocka_unit_test(holder_stopped),
-    };
-    return cmocka_run_group_tests(tests, fleet_start_servers, fleet_stop_servers);
-}
+RUN_CASES(fleet_start_servers, fleet_stop_servers)

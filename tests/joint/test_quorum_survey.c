@@ -1,8 +1,9 @@
 /*
- * A survey of a quorum: what all servers say is one view, and a client that is asked at all of them is one
- * client. Who holds and waits is told as the client sees it, not for each server.
+ * A survey of a quorum: all servers' answers make one view, and a client that answers at all of
+ * them is one client. Holders and waiters are reported as the client sees them, not per server.
  */
 #include "joint/fleet.h"
+#include "support/case.h"
 
 #include <string.h>
 
@@ -13,7 +14,7 @@ struct seen {
 };
 
 /* Holder and waiter have answered, and all servers, or not all. */
-static bool both_are_told(void *arg) {
+static bool both_are_reported(void *arg) {
     struct seen *seen = arg;
     hf_fleet_free(seen->fleet);
     seen->fleet = NULL;
@@ -37,8 +38,7 @@ static void check(const struct fleet *f, const hf_fleet_lock *lock, const hf_cli
     assert_int_equal(lock->waiters[0]->left_ms, -1);
 }
 
-static void a_quorum_is_one_view(void **state) {
-    (void)state;
+CASE(a_quorum_is_one_view) {
     struct fleet f;
     struct fleet_caller waiter;
     hf_options options = fleet_options();
@@ -49,12 +49,12 @@ static void a_quorum_is_one_view(void **state) {
     assert_int_equal(hf_lock_acquire(f.lock), HF_OK);
     fleet_call_acquire(&waiter, f.rival_lock, (hf_acquire_options)HF_ACQUIRE_INIT);
     struct seen seen = {.client = asker};
-    assert_true(wait_until(both_are_told, &seen, HANG_MS));
+    assert_true(wait_until(both_are_reported, &seen, HANG_MS));
     check(&f, seen.fleet->locks[0], f.rival);
 
     server_kill(f.server[4]);
     seen.missing = HF_MISSING_LOCKS;
-    assert_true(wait_until(both_are_told, &seen, HANG_MS));
+    assert_true(wait_until(both_are_reported, &seen, HANG_MS));
     check(&f, seen.fleet->locks[0], f.rival);
     assert_non_null(strstr(seen.fleet->words, "of 5 servers did not answer"));
     hf_fleet_free(seen.fleet);
@@ -65,7 +65,8 @@ static void a_quorum_is_one_view(void **state) {
     fleet_end(&f);
 }
 
-/* A server that did not answer may have what the others have, so a minority of those that did may count. */
+/* A silent server may have the same as the others, so a minority of those that answered may
+ * count. */
 static bool all_have_answered(void *arg) {
     struct seen *seen = arg;
     hf_fleet_free(seen->fleet);
@@ -86,16 +87,12 @@ static size_t holders_with(struct fleet *f, int servers) {
 }
 
 /* It is about to be taken, or was not to be had. */
-static void what_a_minority_has_is_not_held(void **state) {
-    (void)state;
-    struct fleet f;
-    fleet_begin(&f, NULL);
-    assert_int_equal(holders_with(&f, MAJORITY - 1), 0);
-    assert_int_equal(holders_with(&f, MAJORITY), 1);
-    fleet_end(&f);
+FLEET_CASE(a_hold_of_a_minority_is_none) {
+    assert_int_equal(holders_with(f, MAJORITY - 1), 0);
+    assert_int_equal(holders_with(f, MAJORITY), 1);
 }
 
-static bool times_are_told(void *arg) {
+static bool times_are_reported(void *arg) {
     struct seen *seen = arg;
     hf_survey_options options = HF_SURVEY_INIT;
     options.wanted = HF_WANT_TIMES;
@@ -107,17 +104,14 @@ static bool times_are_told(void *arg) {
     return false;
 }
 
-/* One acquire at all servers is one acquire, and one hold, whichever of them is told. */
-static void times_are_those_of_the_quorum(void **state) {
-    (void)state;
-    struct fleet f;
+/* One acquire at all servers is one acquire and one hold, whichever servers report it. */
+FLEET_CASE(times_are_those_of_the_quorum) {
     hf_options options = fleet_options();
     options.report_after_ms = 0;
-    fleet_begin(&f, NULL);
     hf_client *asker, *client;
     hf_lock *lock;
-    assert_int_equal(hf_open(f.direct_urls, NULL, &asker), HF_OK);
-    assert_int_equal(hf_open(f.direct_urls, &options, &client), HF_OK);
+    assert_int_equal(hf_open(f->direct_urls, NULL, &asker), HF_OK);
+    assert_int_equal(hf_open(f->direct_urls, &options, &client), HF_OK);
     assert_int_equal(hf_lock_new(client, "timed", &lock), HF_OK);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(hf_lock_acquire(lock), HF_OK);
@@ -125,44 +119,31 @@ static void times_are_those_of_the_quorum(void **state) {
     }
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     struct seen seen = {.client = asker};
-    assert_true(wait_until(times_are_told, &seen, HANG_MS));
+    assert_true(wait_until(times_are_reported, &seen, HANG_MS));
     for (size_t i = 0; i < seen.fleet->clients_len; i++) {
-        const hf_fleet_client *told = seen.fleet->clients[i];
-        bool own = strcmp(told->id, hf_client_id(client)) == 0;
-        assert_int_equal(told->names_len, own);
-        assert_int_equal(told->acquired, 0); /* that was not asked for */
+        const hf_fleet_client *reported = seen.fleet->clients[i];
+        bool own = strcmp(reported->id, hf_client_id(client)) == 0;
+        assert_int_equal(reported->names_len, own);
+        assert_int_equal(reported->acquired, 0); /* that was not asked for */
         if (!own)
             continue;
-        assert_string_equal(told->names[0]->name, "timed");
-        assert_int_equal(told->names[0]->wait.count, 3);
-        assert_int_equal(told->names[0]->hold.count, 2);
+        assert_string_equal(reported->names[0]->name, "timed");
+        assert_int_equal(reported->names[0]->wait.count, 3);
+        assert_int_equal(reported->names[0]->hold.count, 2);
     }
     hf_fleet_free(seen.fleet);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client), HF_OK);
     assert_int_equal(hf_close(asker), HF_OK);
-    fleet_end(&f);
 }
 
-static void without_a_majority_there_is_none(void **state) {
-    (void)state;
-    struct fleet f;
+FLEET_CASE(without_a_majority_there_is_none) {
     hf_fleet *fleet = NULL;
-    fleet_begin(&f, NULL);
     for (int i = 0; i < MAJORITY; i++)
-        server_kill(f.server[i]);
-    assert_int_equal(hf_survey(f.rival, NULL, &fleet), HF_ENOQUORUM);
+        server_kill(f->server[i]);
+    assert_int_equal(hf_survey(f->rival, NULL, &fleet), HF_ENOQUORUM);
     assert_null(fleet);
-    fleet_end(&f);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_quorum_is_one_view),
-        cmocka_unit_test(what_a_minority_has_is_not_held),
-        cmocka_unit_test(times_are_those_of_the_quorum),
-        cmocka_unit_test(without_a_majority_there_is_none),
-    };
-    return cmocka_run_group_tests(tests, fleet_start_servers, fleet_stop_servers);
-}
+RUN_CASES(fleet_start_servers, fleet_stop_servers)

@@ -1,23 +1,24 @@
 /* More that goes wrong with a quorum: a thread that ends while it holds one, renewals whose replies are lost,
  * a lock that is free everywhere but where we wait. */
 #include "joint/fleet.h"
+#include "support/case.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* ---- A thread that ends ---- */
 
-struct told {
+struct notified {
     atomic_int orphans, losses;
 };
 
 static void on_event(hf_lock *lock, const hf_event *event, void *arg) {
-    struct told *told = arg;
+    struct notified *notified = arg;
     (void)lock;
     if (event->kind == HF_EVENT_ORPHANED)
-        atomic_fetch_add(&told->orphans, 1);
+        atomic_fetch_add(&notified->orphans, 1);
     else if (event->kind == HF_EVENT_LOST)
-        atomic_fetch_add(&told->losses, 1);
+        atomic_fetch_add(&notified->losses, 1);
 }
 
 static void *acquire_and_end(void *lock) {
@@ -25,25 +26,19 @@ static void *acquire_and_end(void *lock) {
 }
 
 /* It is not renewed any more, and is over everywhere when its lease is. */
-static void the_hold_of_an_ended_thread_ends(void **state) {
-    (void)state;
-    struct fleet f;
-    struct told told = {0};
+FLEET_CASE_WITH(the_hold_of_an_ended_thread_ends, fleet_options(), options.watchdog_ms = 4500) {
+    struct notified notified = {0};
     pthread_t thread;
     void *held;
-    hf_options options = fleet_options();
-    options.watchdog_ms = 4500;
-    fleet_begin(&f, &options);
-    assert_int_equal(hf_lock_on_lost(f.lock, on_event, &told), HF_OK);
-    assert_int_equal(pthread_create(&thread, NULL, acquire_and_end, f.lock), 0);
+    assert_int_equal(hf_lock_on_lost(f->lock, on_event, &notified), HF_OK);
+    assert_int_equal(pthread_create(&thread, NULL, acquire_and_end, f->lock), 0);
     pthread_join(thread, &held);
     assert_non_null(held);
-    assert_true(fleet_wait_atomic(&told.orphans, 1, HANG_MS));
-    assert_int_equal(hf_lock_acquire_for(f.rival_lock, HANG_MS), HF_OK);
-    assert_true(fleet_wait_atomic(&told.losses, 1, HANG_MS));
-    assert_int_equal(hf_lock_release(f.rival_lock), HF_OK);
-    assert_true(fleet_wait_free(&f, HANG_MS));
-    fleet_end(&f);
+    assert_true(fleet_wait_atomic(&notified.orphans, 1, HANG_MS));
+    assert_int_equal(hf_lock_acquire_for(f->rival_lock, HANG_MS), HF_OK);
+    assert_true(fleet_wait_atomic(&notified.losses, 1, HANG_MS));
+    assert_int_equal(hf_lock_release(f->rival_lock), HF_OK);
+    assert_true(fleet_wait_free(f, HANG_MS));
 }
 
 /* ---- Renewals ---- */
@@ -78,8 +73,7 @@ static void end_held(struct fleet *f, struct fleet_events *events) {
     fleet_end(f);
 }
 
-static void a_renewal_loses_one_reply(void **state) {
-    (void)state;
+CASE(a_renewal_loses_one_reply) {
     struct fleet f;
     struct fleet_events events = {0};
     begin_held(&f, &events);
@@ -90,8 +84,7 @@ static void a_renewal_loses_one_reply(void **state) {
     end_held(&f, &events);
 }
 
-static void a_renewal_loses_all_replies(void **state) {
-    (void)state;
+CASE(a_renewal_loses_all_replies) {
     struct fleet f;
     struct fleet_events events = {0};
     begin_held(&f, &events);
@@ -101,20 +94,16 @@ static void a_renewal_loses_all_replies(void **state) {
     end_held(&f, &events);
 }
 
-static void extend_loses_all_replies(void **state) {
-    (void)state;
-    struct fleet f;
-    fleet_begin(&f, NULL);
-    assert_int_equal(hf_lock_acquire(f.lock), HF_OK);
-    assert_true(fleet_wait_held(&f, f.owner, FLEET, HANG_MS));
+FLEET_CASE(extend_loses_all_replies) {
+    assert_int_equal(hf_lock_acquire(f->lock), HF_OK);
+    assert_true(fleet_wait_held(f, f->owner, FLEET, HANG_MS));
     for (int i = 0; i < FLEET; i++)
-        proxy_drop_replies_after(f.proxy[i], FLEET_RENEW);
-    assert_int_equal(hf_lock_extend(f.lock, 60000), HF_OK);
+        proxy_drop_replies_after(f->proxy[i], FLEET_RENEW);
+    assert_int_equal(hf_lock_extend(f->lock, 60000), HF_OK);
     for (int i = 0; i < FLEET; i++)
-        proxy_heal(f.proxy[i]);
-    assert_int_equal(hf_lock_release(f.lock), HF_OK);
-    assert_true(fleet_wait_free(&f, HANG_MS));
-    fleet_end(&f);
+        proxy_heal(f->proxy[i]);
+    assert_int_equal(hf_lock_release(f->lock), HF_OK);
+    assert_true(fleet_wait_free(f, HANG_MS));
 }
 
 /* ---- Where nobody waits ---- */
@@ -132,7 +121,7 @@ static int waiting_place(struct fleet *f) {
     return -1;
 }
 
-/* Where it was found: whoever waits goes elsewhere now and then, and is at none of them for a moment. */
+/* Where it was found: a waiter goes elsewhere now and then, and is at none of them for a moment. */
 struct place {
     struct fleet *fleet;
     int server;
@@ -145,34 +134,21 @@ static bool waits_somewhere(void *arg) {
 }
 
 /* Somebody died and left one server behind, where we wait; nobody tells that the others are free. */
-static void found_free_elsewhere(void **state) {
-    (void)state;
-    struct fleet f;
+FLEET_CASE(found_free_elsewhere) {
     struct fleet_caller caller;
-    fleet_begin(&f, NULL);
     for (int i = 0; i < FLEET; i++) {
-        fleet_occupy(&f, i);
-        cmd_ok(f.server[i], "PERSIST %s", FLEET_NAME);
+        fleet_occupy(f, i);
+        cmd_ok(f->server[i], "PERSIST %s", FLEET_NAME);
     }
-    fleet_call_acquire(&caller, f.lock, fleet_wait_for(HF_FOREVER, 60000));
-    struct place place = {.fleet = &f};
+    fleet_call_acquire(&caller, f->lock, fleet_wait_for(HF_FOREVER, 60000));
+    struct place place = {.fleet = f};
     assert_true(wait_until(waits_somewhere, &place, HANG_MS));
     for (int i = 0; i < FLEET; i++)
         if (i != place.server)
-            cmd_ok(f.server[i], "DEL %s", FLEET_NAME);
+            cmd_ok(f->server[i], "DEL %s", FLEET_NAME);
     assert_int_equal(fleet_join(&caller), HF_OK);
-    assert_int_equal(cmd_int(f.server[place.server], "HEXISTS %s another:1", FLEET_NAME), 1);
-    cmd_ok(f.server[place.server], "DEL %s", FLEET_NAME);
-    fleet_end(&f);
+    assert_int_equal(cmd_int(f->server[place.server], "HEXISTS %s another:1", FLEET_NAME), 1);
+    cmd_ok(f->server[place.server], "DEL %s", FLEET_NAME);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_hold_of_an_ended_thread_ends),
-        cmocka_unit_test(a_renewal_loses_one_reply),
-        cmocka_unit_test(a_renewal_loses_all_replies),
-        cmocka_unit_test(extend_loses_all_replies),
-        cmocka_unit_test(found_free_elsewhere),
-    };
-    return cmocka_run_group_tests(tests, fleet_start_servers, fleet_stop_servers);
-}
+RUN_CASES(fleet_start_servers, fleet_stop_servers)

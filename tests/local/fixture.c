@@ -165,13 +165,13 @@ pid_t local_monitor_pid(const char *dir) {
 static void kill_all(const char *dir, bool inside) {
     pid_t pids[64];
     size_t count;
-    for (int round = 0; round < 1000; round++) {
+    for (int round = 0; round < 5000; round++) {
         count = find_processes(dir, inside, LOCAL_ANY, pids, 64);
         if (count == 0)
             return;
         for (size_t i = 0; i < count; i++)
             kill(pids[i], SIGKILL);
-        sleep_ms(5);
+        (void)wait_a_moment();
     }
     support_die("processes of %s do not go away", dir);
 }
@@ -243,6 +243,21 @@ char *local_dir(void) {
 
 void local_stop(const char *dir) {
     kill_all(dir, false);
+}
+
+char *local_case_dir;
+
+int local_case_begin(void **state) {
+    (void)state;
+    local_case_dir = local_dir();
+    return 0;
+}
+
+int local_case_end(void **state) {
+    (void)state;
+    local_stop(local_case_dir);
+    free(local_case_dir);
+    return 0;
 }
 
 bool local_lock_free(const char *dir) {

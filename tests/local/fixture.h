@@ -1,7 +1,7 @@
 /* What the tests of local: need: directories, a look at the processes that belong to one,
  * connections.
  *
- * Servers of local: are nobody's children and outlive whoever started them, so the test program has
+ * Servers of local: are nobody's children and outlive the client that started them, so the test program has
  * a janitor: a process that waits until the program has ended, however, and then kills what still
  * names one of its directories in its environment. */
 #ifndef HF_TEST_LOCAL_FIXTURE_H
@@ -13,9 +13,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "redis/route/local.h"
-
-#define HANG_MS 30000 /* a limit for what takes milliseconds */
+#include "redis/route/local/local.h"
+#include "support/wait.h"
 
 /* cmocka's group set-up and tear-down: the janitor, and the place for directories. */
 int local_setup(void **state);
@@ -23,6 +22,17 @@ int local_teardown(void **state);
 
 /* The path of a directory that does not exist yet; the caller frees it. */
 char *local_dir(void);
+
+/* A case with such a directory, `dir`; what belongs to it is killed afterwards, even if the case failed. */
+extern char *local_case_dir;
+int local_case_begin(void **state);
+int local_case_end(void **state);
+#define LOCAL_CASE(name)                                                                           \
+    static void name##_in(char *dir);                                                              \
+    CASE_AROUND(name, local_case_begin, local_case_end) {                                          \
+        name##_in(local_case_dir);                                                                 \
+    }                                                                                              \
+    static void name##_in(char *dir __attribute__((unused)))
 
 /* Kills all processes that belong to the directory and waits until they are gone. */
 void local_stop(const char *dir);

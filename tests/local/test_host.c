@@ -11,7 +11,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,28 +21,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <setjmp.h>
-
-#include <cmocka.h>
-
+#include "support/case.h"
 #include "support/wait.h"
 
 #define LONG_MS 600000
-
-static char *dir; /* of the test that runs */
-
-static int fresh_dir(void **state) {
-    (void)state;
-    dir = local_dir();
-    return 0;
-}
-
-static int stop_server(void **state) {
-    (void)state;
-    local_stop(dir);
-    free(dir);
-    return 0;
-}
 
 /* ---- Descriptors ----------------------------------------------------------------------------- */
 
@@ -83,11 +64,10 @@ static int start_with_open_pipe(void *arg) {
     for (int fd = 5; fd < 40; fd++) /* also on the numbers that are used on the way */
         if (fd != ends[0] && fd != ends[1] && dup2(ends[1], fd) < 0)
             return 2;
-    return local_try(dir, LONG_MS, NULL) == HF_OK ? 0 : 3;
+    return local_try(local_case_dir, LONG_MS, NULL) == HF_OK ? 0 : 3;
 }
 
-static void host_descriptors_are_not_inherited(void **state) {
-    (void)state;
+LOCAL_CASE(host_descriptors_are_not_inherited) {
     int ends[2];
     assert_int_equal(pipe2(ends, O_NONBLOCK), 0); /* without CLOEXEC */
     assert_true(expect_exit(run_child(start_with_open_pipe, ends), 0, HANG_MS));
@@ -109,11 +89,10 @@ static int start_with_nothing_open(void *arg) {
     (void)arg;
     for (int fd = 0; fd < 64; fd++)
         close(fd);
-    return local_try(dir, LONG_MS, NULL) == HF_OK ? 0 : 3;
+    return local_try(local_case_dir, LONG_MS, NULL) == HF_OK ? 0 : 3;
 }
 
-static void host_may_have_no_standard_descriptors(void **state) {
-    (void)state;
+LOCAL_CASE(host_may_have_no_standard_descriptors) {
     assert_true(expect_exit(run_child(start_with_nothing_open, NULL), 0, HANG_MS));
     pid_t server = local_server_pid(dir);
     assert_fd(server, 0, "/dev/null");
@@ -154,21 +133,20 @@ static int start_while_forking(void *arg) {
     if (pipe2(forker.ends, O_CLOEXEC) != 0)
         return 1;
     pthread_create(&thread, NULL, fork_often, &forker);
-    int err = local_try(dir, LONG_MS, NULL);
+    int err = local_try(local_case_dir, LONG_MS, NULL);
     atomic_store(&forker.stop, true);
     pthread_join(thread, NULL);
     pid_t pids[4];
-    if (err != HF_OK || local_processes(dir, LOCAL_SERVER, pids, 4) != 1)
+    if (err != HF_OK || local_processes(local_case_dir, LOCAL_SERVER, pids, 4) != 1)
         return 2;
     kill(pids[0], SIGKILL);
-    bool is_free = wait_until(lock_is_free, dir, HANG_MS / 2);
+    bool is_free = wait_until(lock_is_free, local_case_dir, HANG_MS / 2);
     for (size_t i = 0; i < forker.count; i++)
         kill(forker.pids[i], SIGKILL);
     return is_free ? 0 : 3;
 }
 
-static void forks_of_the_host_do_not_keep_the_lock(void **state) {
-    (void)state;
+LOCAL_CASE(forks_of_the_host_do_not_keep_the_lock) {
     assert_true(expect_exit(run_child(start_while_forking, NULL), 0, HANG_MS));
 }
 
@@ -198,7 +176,7 @@ static int start_with_odd_signals(void *arg) {
     sigprocmask(SIG_SETMASK, &all, NULL);
     for (int number = 1; number < 32; number++)
         signal(number, SIG_IGN);
-    return local_try(dir, LONG_MS, NULL) == HF_OK ? 0 : 3;
+    return local_try(local_case_dir, LONG_MS, NULL) == HF_OK ? 0 : 3;
 }
 
 /* What the host has blocked would stay so. A shell blocks all for a moment whenever it starts something. */
@@ -206,8 +184,7 @@ static bool blocks_nothing(void *pid) {
     return signal_mask_of(*(pid_t *)pid, "SigBlk:") == 0;
 }
 
-static void host_signal_handling_is_not_inherited(void **state) {
-    (void)state;
+LOCAL_CASE(host_signal_handling_is_not_inherited) {
     assert_true(expect_exit(run_child(start_with_odd_signals, NULL), 0, HANG_MS));
     pid_t server = local_server_pid(dir), monitor = local_monitor_pid(dir);
     assert_true(wait_until(blocks_nothing, &server, HANG_MS));
@@ -231,7 +208,7 @@ static int start_and_look_for_children(void *arg) {
     (void)arg;
     struct sigaction action = {.sa_handler = on_child};
     sigaction(SIGCHLD, &action, NULL);
-    if (local_try(dir, LONG_MS, NULL) != HF_OK)
+    if (local_try(local_case_dir, LONG_MS, NULL) != HF_OK)
         return 2;
     if (waitpid(-1, NULL, WNOHANG) != -1 || errno != ECHILD)
         return 3;
@@ -240,19 +217,17 @@ static int start_and_look_for_children(void *arg) {
     return atomic_load(&children_heard_of) == 0 ? 0 : 5;
 }
 
-static void host_sees_no_child(void **state) {
-    (void)state;
+LOCAL_CASE(host_sees_no_child) {
     assert_true(expect_exit(run_child(start_and_look_for_children, NULL), 0, HANG_MS));
 }
 
 static int start_ignoring_children(void *arg) {
     (void)arg;
     signal(SIGCHLD, SIG_IGN);
-    return local_try(dir, LONG_MS, NULL) == HF_OK ? 0 : 2;
+    return local_try(local_case_dir, LONG_MS, NULL) == HF_OK ? 0 : 2;
 }
 
-static void host_may_ignore_children(void **state) {
-    (void)state;
+LOCAL_CASE(host_may_ignore_children) {
     assert_true(expect_exit(run_child(start_ignoring_children, NULL), 0, HANG_MS));
     local_server_pid(dir);
 }
@@ -263,25 +238,24 @@ static bool has_mark_or_ended(void *arg) {
     return process_has_env(*pid, HFI_LOCAL_MARK) || !process_alive(*pid);
 }
 
-/* What `holdfast run` relies on: to a subreaper the server is a child, and can be told by its mark.
- */
+/* `holdfast run` relies on this: to a subreaper the server is a child, recognisable by its mark. */
 static int start_as_subreaper(void *arg) {
     (void)arg;
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    if (local_try(dir, LONG_MS, NULL) != HF_OK)
+    if (local_try(local_case_dir, LONG_MS, NULL) != HF_OK)
         return 2;
     pid_t pids[8];
-    if (local_processes(dir, LOCAL_SERVER, pids, 8) != 1 || process_parent(pids[0]) != getpid())
+    if (local_processes(local_case_dir, LOCAL_SERVER, pids, 8) != 1 ||
+        process_parent(pids[0]) != getpid())
         return 3;
-    size_t count = local_processes(dir, LOCAL_ANY, pids, 8);
+    size_t count = local_processes(local_case_dir, LOCAL_ANY, pids, 8);
     for (size_t i = 0; i < count; i++)
         if (!wait_until(has_mark_or_ended, &pids[i], HANG_MS))
             return 4;
     return count >= 2 && !process_has_env(getpid(), HFI_LOCAL_MARK) ? 0 : 5;
 }
 
-static void subreaper_can_tell_the_server(void **state) {
-    (void)state;
+LOCAL_CASE(subreaper_recognises_the_server) {
     assert_true(expect_exit(run_child(start_as_subreaper, NULL), 0, HANG_MS));
     local_server_pid(dir); /* it outlives the subreaper, too */
 }
@@ -301,7 +275,7 @@ static int start_on_terminal(void *arg) {
     int fd = open(terminal->path, O_RDWR);
     if (fd < 0 || ioctl(fd, TIOCSCTTY, 0) < 0)
         return 2;
-    if (local_try(dir, LONG_MS, NULL) != HF_OK)
+    if (local_try(local_case_dir, LONG_MS, NULL) != HF_OK)
         return 3;
     for (;;)
         pause();
@@ -311,8 +285,7 @@ static bool has_server(void *arg) {
     return local_count(arg, LOCAL_SERVER) == 1 && local_count(arg, LOCAL_SHELL) >= 1;
 }
 
-static void server_survives_the_terminal(void **state) {
-    (void)state;
+LOCAL_CASE(server_survives_the_terminal) {
     struct terminal terminal = {.master = posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)};
     assert_true(terminal.master >= 0);
     assert_int_equal(grantpt(terminal.master), 0);
@@ -334,11 +307,10 @@ static void server_survives_the_terminal(void **state) {
 static int start_and_end(void *arg) {
     (void)arg;
     setpgid(0, 0);
-    return local_try(dir, LONG_MS, NULL) == HF_OK ? 0 : 2;
+    return local_try(local_case_dir, LONG_MS, NULL) == HF_OK ? 0 : 2;
 }
 
-static void server_survives_its_starter(void **state) {
-    (void)state;
+LOCAL_CASE(server_survives_its_starter) {
     pid_t host = run_child(start_and_end, NULL);
     assert_true(expect_exit(host, 0, HANG_MS));
     pid_t server = local_server_pid(dir);
@@ -347,19 +319,4 @@ static void server_survives_its_starter(void **state) {
     assert_int_equal(local_server_pid(dir), server);
 }
 
-#define HOST_TEST(name) cmocka_unit_test_setup_teardown(name, fresh_dir, stop_server)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        HOST_TEST(host_descriptors_are_not_inherited),
-        HOST_TEST(host_may_have_no_standard_descriptors),
-        HOST_TEST(forks_of_the_host_do_not_keep_the_lock),
-        HOST_TEST(host_signal_handling_is_not_inherited),
-        HOST_TEST(host_sees_no_child),
-        HOST_TEST(host_may_ignore_children),
-        HOST_TEST(subreaper_can_tell_the_server),
-        HOST_TEST(server_survives_the_terminal),
-        HOST_TEST(server_survives_its_starter),
-    };
-    return cmocka_run_group_tests(tests, local_setup, local_teardown);
-}
+RUN_CASES(local_setup, local_teardown)

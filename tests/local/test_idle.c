@@ -9,39 +9,20 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <setjmp.h>
-
-#include <cmocka.h>
-
 #include "base/clock.h"
+#include "support/case.h"
 #include "support/wait.h"
 
 #define IDLE_MS 300
 
-static char *dir; /* of the test that runs */
-
-static int fresh_dir(void **state) {
-    (void)state;
-    dir = local_dir();
-    return 0;
-}
-
-static int stop_server(void **state) {
-    (void)state;
-    local_stop(dir);
-    free(dir);
-    return 0;
-}
-
 static void in_dir(const char *name, char *ret, size_t size) {
-    snprintf(ret, size, "%s/%s", dir, name);
+    snprintf(ret, size, "%s/%s", local_case_dir, name);
 }
 
 /* A connection to the server, which is started if need be. Tried again, as a client would, when the
@@ -52,7 +33,7 @@ static redisContext *enter(const struct hfi_local_options *options, pid_t *ret_s
         struct hfi_addr addr;
         if (hfi_local_ensure(options, hfi_now_ms() + HANG_MS, &addr, NULL) != HF_OK)
             return NULL;
-        redisContext *connection = local_connect(dir);
+        redisContext *connection = local_connect(local_case_dir);
         redisReply *reply = connection != NULL ? redisCommand(connection, "INFO server") : NULL;
         if (reply != NULL) {
             *ret_server = atoi(strstr(reply->str, "process_id:") + strlen("process_id:"));
@@ -68,7 +49,7 @@ static redisContext *enter(const struct hfi_local_options *options, pid_t *ret_s
 /* The same with an idle time, and with clients from `programs` for the monitor if that is given. */
 static redisContext *come_for(int64_t idle_ms, const char *programs, pid_t *ret_server) {
     const struct hfi_local_options options = {
-        .directory = dir, .idle_ms = idle_ms, .search = programs};
+        .directory = local_case_dir, .idle_ms = idle_ms, .search = programs};
     redisContext *connection = enter(&options, ret_server);
     assert_non_null(connection);
     return connection;
@@ -80,11 +61,10 @@ static redisContext *come(const char *programs, pid_t *ret_server) {
 
 /* ---- Leaving --------------------------------------------------------------------------------- */
 
-static void idle_server_leaves(void **state) {
-    (void)state;
+LOCAL_CASE(idle_server_leaves) {
     local_ensure(dir, IDLE_MS);
     int64_t began_ms = hfi_now_ms();
-    local_ensure(dir, IDLE_MS); /* also somebody who comes and goes is somebody */
+    local_ensure(dir, IDLE_MS); /* short-lived clients count, too */
     assert_true(local_wait_count(dir, LOCAL_SERVER, 0));
     assert_true(hfi_now_ms() - began_ms >= IDLE_MS);
     assert_true(local_wait_count(dir, LOCAL_ANY, 0)); /* the monitor, too */
@@ -94,8 +74,7 @@ static void idle_server_leaves(void **state) {
     redisFree(come(NULL, &server)); /* and it can come back */
 }
 
-static void fencing_counters_do_not_keep_it(void **state) {
-    (void)state;
+LOCAL_CASE(fencing_counters_do_not_keep_it) {
     pid_t server;
     redisContext *connection = come(NULL, &server);
     assert_true(answers(connection, "1", "INCR redisson_lock_token:{a}"));
@@ -107,13 +86,11 @@ static void fencing_counters_do_not_keep_it(void **state) {
 
 /* ---- Staying --------------------------------------------------------------------------------- */
 
-static void connection_keeps_it(void **state) {
-    (void)state;
+LOCAL_CASE(connection_keeps_it) {
     pid_t server;
     redisContext *connection = come(NULL, &server);
-    sleep_ms(6 * IDLE_MS);
+    assert_true(HOLDS_FOR(local_server_pid(dir) == server, 6 * IDLE_MS));
     assert_true(answers(connection, "PONG", "PING"));
-    assert_int_equal(local_server_pid(dir), server);
     redisFree(connection);
     assert_true(local_wait_count(dir, LOCAL_ANY, 0));
 }
@@ -128,28 +105,25 @@ static void keeps_until_expired(const char *db) {
     int64_t began_ms = hfi_now_ms();
     assert_true(answers(connection, "1", "PEXPIRE lock %lld", (long long)ttl_ms));
     redisFree(connection);
-    assert_true(local_wait_count(dir, LOCAL_SERVER, 0));
+    assert_true(local_wait_count(local_case_dir, LOCAL_SERVER, 0));
     assert_true(hfi_now_ms() - began_ms >= ttl_ms);
 }
 
-static void key_with_ttl_keeps_it(void **state) {
-    (void)state;
+LOCAL_CASE(key_with_ttl_keeps_it) {
     keeps_until_expired("0");
 }
 
-static void key_in_another_database_keeps_it(void **state) {
-    (void)state;
+LOCAL_CASE(key_in_another_database_keeps_it) {
     keeps_until_expired("7");
 }
 
 /* Short visits, most of them between two looks of the monitor. */
-static void visitors_keep_it(void **state) {
-    (void)state;
+LOCAL_CASE(visitors_keep_it) {
     pid_t first, server;
     int64_t last_ms = hfi_now_ms();
     redisFree(come(NULL, &first));
     for (int visits = 0; visits < 20; visits++) {
-        sleep_ms(IDLE_MS / 3);
+        linger(IDLE_MS / 3);
         redisContext *connection = come(NULL, &server);
         if (server != first) { /* only if this machine made a long pause of a short one */
             assert_true(hfi_now_ms() - last_ms >= IDLE_MS);
@@ -197,8 +171,7 @@ static bool is_back(void *arg) {
 }
 
 /* The worst moment: all checks were passed, and the command to leave is about to be sent. */
-static void lock_taken_before_the_last_command_keeps_it(void **state) {
-    (void)state;
+LOCAL_CASE(lock_taken_before_the_last_command_keeps_it) {
     char *programs = programs_with_prologue(
         "case \"$*\" in\n"
         "*--pipe*) [ -e came ] || redis-cli -s redis.sock.idle set lock 1 >came ;;\n"
@@ -217,9 +190,8 @@ static void lock_taken_before_the_last_command_keeps_it(void **state) {
     free(programs);
 }
 
-/* The same for somebody who is connected, but has no lock yet. */
-static void visit_before_the_last_command_keeps_it(void **state) {
-    (void)state;
+/* The same for a client that is connected, but has no lock yet. */
+LOCAL_CASE(visit_before_the_last_command_keeps_it) {
     char *programs = programs_with_prologue(
         "case \"$*\" in\n"
         "*--pipe*) [ -e came ] || redis-cli -s redis.sock.idle ping >came ;;\n"
@@ -235,8 +207,7 @@ static void visit_before_the_last_command_keeps_it(void **state) {
 
 /* A monitor that is stopped after its last check, goes on when others have long come, and must do
  * no harm. */
-static void late_monitor_does_no_harm(void **state) {
-    (void)state;
+LOCAL_CASE(late_monitor_does_no_harm) {
     char *programs =
         programs_with_prologue("case \"$*\" in\n"
                                "*--pipe*) [ -e hold ] || { >hold; kill -STOP $$; } ;;\n"
@@ -255,7 +226,7 @@ static void late_monitor_does_no_harm(void **state) {
     size_t count = local_processes(dir, LOCAL_ANY, pids, 16);
     for (size_t i = 0; i < count; i++)
         kill(pids[i], SIGCONT);
-    sleep_ms(6 * IDLE_MS);
+    assert_true(HOLDS_FOR(local_server_pid(dir) == server, 6 * IDLE_MS));
     connection = local_connect(dir);
     assert_true(answers(connection, "1", "GET lock"));
     redisFree(connection);
@@ -263,8 +234,7 @@ static void late_monitor_does_no_harm(void **state) {
     free(programs);
 }
 
-static void server_without_socket_ends(void **state) {
-    (void)state;
+LOCAL_CASE(server_without_socket_ends) {
     pid_t server, other;
     redisContext *connection = come(NULL, &server);
     assert_true(answers(connection, "OK", "SET lock 1"));
@@ -278,8 +248,7 @@ static void server_without_socket_ends(void **state) {
 }
 
 /* What a test that cleans up after itself does, or a person: the server must not stay for ever. */
-static void server_without_directory_ends(void **state) {
-    (void)state;
+LOCAL_CASE(server_without_directory_ends) {
     pid_t server;
     redisFree(come(NULL, &server));
     static const char *const names[] = {"redis.sock", "server.log", ""};
@@ -304,7 +273,7 @@ struct racer {
 };
 
 static redisContext *come_in(struct racer *racer) {
-    const struct hfi_local_options options = {.directory = dir, .idle_ms = RACE_IDLE_MS};
+    const struct hfi_local_options options = {.directory = local_case_dir, .idle_ms = RACE_IDLE_MS};
     return enter(&options, &racer->server);
 }
 
@@ -313,10 +282,10 @@ static int visit(struct racer *racer, int round) {
     redisContext *connection = come_in(racer);
     if (connection == NULL || !answers(connection, "OK", "SET lock%d %d", racer->number, round))
         return 2;
-    sleep_ms(rand_r(&racer->seed) % 30);
+    linger(rand_r(&racer->seed) % 30);
     if (rand_r(&racer->seed) % 4 == 0) {
         redisFree(connection);
-        sleep_ms(rand_r(&racer->seed) % (4 * RACE_IDLE_MS));
+        linger(rand_r(&racer->seed) % (4 * RACE_IDLE_MS));
         connection = come_in(racer);
     }
     char expected[16];
@@ -345,7 +314,7 @@ static int race(void *arg) {
             return status;
         if (!barrier_wait(racer->barrier, HANG_MS) || !wait_until(is_leaving, racer, HANG_MS))
             return 5;
-        usleep((useconds_t)(rand_r(&racer->seed) % 20000));
+        linger(rand_r(&racer->seed) % 20);
     }
     return 0;
 }
@@ -354,17 +323,15 @@ static int race(void *arg) {
  * looked for the other. */
 static bool two_servers_run(void) {
     pid_t before[8], after[8];
-    size_t count = local_processes(dir, LOCAL_SERVER, before, 8);
+    size_t count = local_processes(local_case_dir, LOCAL_SERVER, before, 8);
     if (count < 2)
         return false;
-    sleep_ms(50);
-    if (local_processes(dir, LOCAL_SERVER, after, 8) < 2)
-        return false;
-    return before[0] == after[0] && before[1] == after[1];
+    return HOLDS_FOR(local_processes(local_case_dir, LOCAL_SERVER, after, 8) >= 2 &&
+                         before[0] == after[0] && before[1] == after[1],
+                     50);
 }
 
-static void newcomers_race_the_exit(void **state) {
-    (void)state;
+LOCAL_CASE(newcomers_race_the_exit) {
     const char *given = getenv("HF_TEST_SEED");
     unsigned seed = given != NULL ? (unsigned)strtoul(given, NULL, 10) : (unsigned)getpid();
     print_message("HF_TEST_SEED=%u\n", seed);
@@ -384,7 +351,7 @@ static void newcomers_race_the_exit(void **state) {
         servers += now != last;
         last = now;
         assert_false(two_servers_run());
-        sleep_ms(10);
+        (void)wait_a_moment();
     }
     for (int i = 0; i < RACERS; i++)
         assert_true(expect_exit(pids[i], 0, HANG_MS));
@@ -393,22 +360,4 @@ static void newcomers_race_the_exit(void **state) {
     barrier_free(racer.barrier);
 }
 
-#define IDLE_TEST(name) cmocka_unit_test_setup_teardown(name, fresh_dir, stop_server)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        IDLE_TEST(idle_server_leaves),
-        IDLE_TEST(fencing_counters_do_not_keep_it),
-        IDLE_TEST(connection_keeps_it),
-        IDLE_TEST(key_with_ttl_keeps_it),
-        IDLE_TEST(key_in_another_database_keeps_it),
-        IDLE_TEST(visitors_keep_it),
-        IDLE_TEST(lock_taken_before_the_last_command_keeps_it),
-        IDLE_TEST(visit_before_the_last_command_keeps_it),
-        IDLE_TEST(late_monitor_does_no_harm),
-        IDLE_TEST(server_without_socket_ends),
-        IDLE_TEST(server_without_directory_ends),
-        IDLE_TEST(newcomers_race_the_exit),
-    };
-    return cmocka_run_group_tests(tests, local_setup, local_teardown);
-}
+RUN_CASES(local_setup, local_teardown)

@@ -7,8 +7,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,11 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <setjmp.h>
-
-#include <cmocka.h>
-
 #include "base/clock.h"
+#include "support/case.h"
 #include "support/wait.h"
 
 #define LONG_MS 600000 /* these servers are not to leave */
@@ -32,9 +29,7 @@
 
 /* ---- One server ------------------------------------------------------------------------------ */
 
-static void starts_a_private_server(void **state) {
-    (void)state;
-    char *dir = local_dir();
+LOCAL_CASE(starts_a_private_server) {
     local_ensure(dir, LONG_MS);
     redisContext *connection = local_connect(dir);
     assert_true(answers(connection, "PONG", "PING"));
@@ -54,87 +49,74 @@ static void starts_a_private_server(void **state) {
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0700);
     assert_false(local_lock_free(dir));
-    local_stop(dir);
-    free(dir);
 }
 
-static void second_call_finds_the_first_server(void **state) {
-    (void)state;
-    char *dir = local_dir();
+LOCAL_CASE(second_call_finds_the_first_server) {
     local_ensure(dir, LONG_MS);
     pid_t pid = local_server_pid(dir);
     local_ensure(dir, LONG_MS);
     assert_int_equal(local_server_pid(dir), pid);
-    local_stop(dir);
-    free(dir);
 }
 
-struct crowd {
+struct starter {
     char dir[128];
     struct barrier *barrier;
     int64_t *pids; /* shared: the server each of them found */
     int index;
 };
 
-static int crowd_member(void *arg) {
-    const struct crowd *crowd = arg;
-    if (!barrier_wait(crowd->barrier, HANG_MS))
+static int start_server(void *arg) {
+    const struct starter *starter = arg;
+    if (!barrier_wait(starter->barrier, HANG_MS))
         return 2;
-    if (local_try(crowd->dir, LONG_MS, NULL) != HF_OK)
+    if (local_try(starter->dir, LONG_MS, NULL) != HF_OK)
         return 3;
-    redisContext *connection = local_connect(crowd->dir);
+    redisContext *connection = local_connect(starter->dir);
     redisReply *reply = connection != NULL ? redisCommand(connection, "INFO server") : NULL;
     const char *line =
         reply != NULL && reply->str != NULL ? strstr(reply->str, "process_id:") : NULL;
     if (line == NULL)
         return 4;
-    crowd->pids[crowd->index] = atoi(line + strlen("process_id:"));
+    starter->pids[starter->index] = atoi(line + strlen("process_id:"));
     return 0;
 }
 
-static void crowd_finds_one_server(const char *dir, int size) {
-    struct crowd crowd = {.barrier = barrier_new((unsigned)size),
-                          .pids = shared_new((size_t)size * sizeof(int64_t))};
-    snprintf(crowd.dir, sizeof crowd.dir, "%s", dir);
+static void starters_find_one_server(const char *dir, int size) {
+    struct starter starter = {.barrier = barrier_new((unsigned)size),
+                              .pids = shared_new((size_t)size * sizeof(int64_t))};
+    snprintf(starter.dir, sizeof starter.dir, "%s", dir);
     pid_t members[16];
-    for (crowd.index = 0; crowd.index < size; crowd.index++)
-        members[crowd.index] = run_child(crowd_member, &crowd);
+    for (starter.index = 0; starter.index < size; starter.index++)
+        members[starter.index] = run_child(start_server, &starter);
     for (int i = 0; i < size; i++)
         assert_true(expect_exit(members[i], 0, HANG_MS));
     pid_t server = local_server_pid(dir);
     for (int i = 0; i < size; i++)
-        assert_int_equal(crowd.pids[i], server);
-    shared_free(crowd.pids, (size_t)size * sizeof(int64_t));
-    barrier_free(crowd.barrier);
+        assert_int_equal(starter.pids[i], server);
+    shared_free(starter.pids, (size_t)size * sizeof(int64_t));
+    barrier_free(starter.barrier);
 }
 
-static void two_at_once_get_one_server(void **state) {
-    (void)state;
+CASE(two_at_once_get_one_server) {
     for (int round = 0; round < 10; round++) {
         char *dir = local_dir();
-        crowd_finds_one_server(dir, 2);
+        starters_find_one_server(dir, 2);
         local_stop(dir);
         free(dir);
     }
 }
 
-static void ten_at_once_get_one_server(void **state) {
-    (void)state;
-    char *dir = local_dir();
-    crowd_finds_one_server(dir, 10);
+LOCAL_CASE(ten_at_once_get_one_server) {
+    starters_find_one_server(dir, 10);
     for (int round = 0; round < 5; round++) { /* and again when it was killed */
         kill(local_server_pid(dir), SIGKILL);
-        crowd_finds_one_server(dir, 10);
+        starters_find_one_server(dir, 10);
     }
-    local_stop(dir);
-    free(dir);
 }
 
 /* ---- What is left of another ----------------------------------------------------------------- */
 
-static void killed_server_is_replaced(void **state) {
-    (void)state;
-    char *dir = local_dir();
+LOCAL_CASE(killed_server_is_replaced) {
     local_ensure(dir, LONG_MS);
     pid_t first = local_server_pid(dir);
     kill(first, SIGKILL);
@@ -142,17 +124,13 @@ static void killed_server_is_replaced(void **state) {
     pid_t second = local_server_pid(dir);
     assert_int_not_equal(first, second);
     assert_false(process_alive(first));
-    local_stop(dir);
-    free(dir);
 }
 
 static bool lock_is_free(void *dir) {
     return local_lock_free(dir);
 }
 
-static void lock_is_free_once_the_server_is_dead(void **state) {
-    (void)state;
-    char *dir = local_dir();
+LOCAL_CASE(lock_is_free_once_the_server_is_dead) {
     local_ensure(dir, LONG_MS);
     pid_t monitor = local_monitor_pid(dir);
     stop_process(monitor); /* or it might see the end of the server, and end too */
@@ -160,8 +138,54 @@ static void lock_is_free_once_the_server_is_dead(void **state) {
     kill(local_server_pid(dir), SIGKILL);
     assert_true(wait_until(lock_is_free, dir, HANG_MS));
     assert_true(process_alive(monitor)); /* it had no part in the lock */
-    local_stop(dir);
-    free(dir);
+}
+
+static void write_program(const char *dir, const char *name, const char *text) {
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+    assert_int_equal(chmod(path, 0700), 0);
+}
+
+static int try_with_search(const char *dir, const char *search, int64_t limit_ms, hf_error *error) {
+    const struct hfi_local_options options = {
+        .directory = dir, .idle_ms = LONG_MS, .search = search};
+    struct hfi_addr addr;
+    return hfi_local_ensure(&options, hfi_now_ms() + limit_ms, &addr, error);
+}
+
+/* On one processor the server's program begins before its new monitor has run at all. */
+LOCAL_CASE(server_starts_when_the_monitor_has_closed_the_lock) {
+    char *programs = local_dir(), path[128];
+    assert_int_equal(mkdir(programs, 0700), 0);
+    write_program(programs, "redis-server",
+                  "#!/bin/sh\n"
+                  "read -r children </proc/$$/task/$$/children\n"
+                  "for child in $children; do\n"
+                  "    [ ! -e /proc/$child/fd/9 ] || echo $child >>still_open\n"
+                  "    echo $child >>looked_at\n"
+                  "done\n"
+                  "exec redis-server \"$@\"\n");
+    write_program(programs, "redis-cli", "#!/bin/sh\nexec redis-cli \"$@\"\n");
+    cpu_set_t before, one;
+    assert_int_equal(sched_getaffinity(0, sizeof before, &before), 0);
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; cpu++)
+        if (CPU_ISSET(cpu, &before))
+            CPU_SET(cpu, &one);
+    assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+    hf_error error = {0};
+    int err = try_with_search(dir, programs, HANG_MS, &error);
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+    assert_int_equal(err, HF_OK);
+    snprintf(path, sizeof path, "%s/looked_at", dir);
+    assert_int_equal(access(path, F_OK), 0);
+    snprintf(path, sizeof path, "%s/still_open", dir);
+    assert_int_equal(access(path, F_OK), -1);
+    free(programs);
 }
 
 /* Leaves a socket file behind that nobody listens on. */
@@ -173,9 +197,7 @@ static void plant_stale_socket(const char *dir, const char *name) {
     close(fd);
 }
 
-static void stale_sockets_are_replaced(void **state) {
-    (void)state;
-    char *dir = local_dir();
+LOCAL_CASE(stale_sockets_are_replaced) {
     assert_int_equal(mkdir(dir, 0700), 0);
     plant_stale_socket(dir, "redis.sock");
     plant_stale_socket(dir, "redis.sock.idle");
@@ -186,13 +208,9 @@ static void stale_sockets_are_replaced(void **state) {
     char path[128];
     snprintf(path, sizeof path, "%s/redis.sock.idle", dir);
     assert_int_equal(access(path, F_OK), -1);
-    local_stop(dir);
-    free(dir);
 }
 
-static void killed_monitor_leaves_a_usable_server(void **state) {
-    (void)state;
-    char *dir = local_dir();
+LOCAL_CASE(killed_monitor_leaves_a_usable_server) {
     local_ensure(dir, LONG_MS);
     pid_t server = local_server_pid(dir);
     kill(local_monitor_pid(dir), SIGKILL);
@@ -207,8 +225,6 @@ static void killed_monitor_leaves_a_usable_server(void **state) {
     assert_int_equal(rename(socket_path, hidden), 0);
     local_ensure(dir, LONG_MS);
     assert_int_equal(local_server_pid(dir), server);
-    local_stop(dir);
-    free(dir);
 }
 
 /* ---- Hostile directories --------------------------------------------------------------------- */
@@ -222,8 +238,7 @@ static void assert_refused(const char *dir, int code, const char *words) {
     assert_int_equal(local_count(dir, LOCAL_ANY), 0);
 }
 
-static void symbolic_link_is_refused(void **state) {
-    (void)state;
+CASE(symbolic_link_is_refused) {
     char *real = local_dir(), *dir = local_dir(), with_slash[128];
     assert_int_equal(mkdir(real, 0700), 0);
     assert_int_equal(symlink(real, dir), 0);
@@ -235,16 +250,12 @@ static void symbolic_link_is_refused(void **state) {
     free(dir);
 }
 
-static void file_is_refused(void **state) {
-    (void)state;
-    char *dir = local_dir();
+LOCAL_CASE(file_is_refused) {
     close(open(dir, O_WRONLY | O_CREAT | O_CLOEXEC, 0700));
     assert_refused(dir, HF_EPERM, "not a directory");
-    free(dir);
 }
 
-static void wrong_mode_is_refused(void **state) {
-    (void)state;
+CASE(wrong_mode_is_refused) {
     static const mode_t modes[] = {0755, 0701, 0710, 0777, 0600};
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
         char *dir = local_dir();
@@ -256,8 +267,7 @@ static void wrong_mode_is_refused(void **state) {
     }
 }
 
-static void wrong_owner_is_refused(void **state) {
-    (void)state;
+CASE(wrong_owner_is_refused) {
     if (geteuid() != 0)
         skip();
     char *dir = local_dir();
@@ -268,7 +278,7 @@ static void wrong_owner_is_refused(void **state) {
     free(dir);
 }
 
-/* A server in our directory that runs as somebody else. */
+/* A server in our directory that runs as another user. */
 static int impostor(void *arg) {
     struct sockaddr_un un = {.sun_family = AF_UNIX};
     snprintf(un.sun_path, sizeof un.sun_path, "%.80s/redis.sock", (const char *)arg);
@@ -288,8 +298,7 @@ static bool can_connect(void *dir) {
     return connection != NULL;
 }
 
-static void foreign_server_is_refused(void **state) {
-    (void)state;
+CASE(foreign_server_is_refused) {
     if (geteuid() != 0)
         skip();
     char *dir = local_dir();
@@ -301,8 +310,7 @@ static void foreign_server_is_refused(void **state) {
     free(dir);
 }
 
-static void bad_paths_are_refused(void **state) {
-    (void)state;
+CASE(bad_paths_are_refused) {
     char longest[128] = "/tmp/";
     memset(longest + 5, 'x', 90);
     assert_refused("relative", HF_EINVAL, "absolute");
@@ -314,16 +322,8 @@ static void bad_paths_are_refused(void **state) {
 
 /* ---- Servers that do not start --------------------------------------------------------------- */
 
-static int try_with_search(const char *dir, const char *search, int64_t limit_ms, hf_error *error) {
-    const struct hfi_local_options options = {
-        .directory = dir, .idle_ms = LONG_MS, .search = search};
-    struct hfi_addr addr;
-    return hfi_local_ensure(&options, hfi_now_ms() + limit_ms, &addr, error);
-}
-
-static void says_what_to_install(void **state) {
-    (void)state;
-    char *dir = local_dir(), *empty = local_dir();
+LOCAL_CASE(says_what_to_install) {
+    char *empty = local_dir();
     assert_int_equal(mkdir(empty, 0700), 0);
     const char *searches[] = {"", empty, "relative:also/relative", "::"};
     for (size_t i = 0; i < sizeof searches / sizeof searches[0]; i++) {
@@ -332,23 +332,11 @@ static void says_what_to_install(void **state) {
         assert_non_null(strstr(error.text, "install redis-server"));
     }
     assert_true(local_lock_free(dir));
-    free(dir);
     free(empty);
 }
 
-static void write_program(const char *dir, const char *name, const char *text) {
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
-    FILE *file = fopen(path, "we");
-    assert_non_null(file);
-    fputs(text, file);
-    fclose(file);
-    assert_int_equal(chmod(path, 0700), 0);
-}
-
-static void server_that_fails_is_given_up(void **state) {
-    (void)state;
-    char *dir = local_dir(), *programs = local_dir(), path[128];
+LOCAL_CASE(server_that_fails_is_given_up) {
+    char *programs = local_dir(), path[128];
     assert_int_equal(mkdir(programs, 0700), 0);
     write_program(programs, "redis-server", "#!/bin/sh\necho started >>count\nexit 1\n");
     hf_error error = {0};
@@ -361,28 +349,21 @@ static void server_that_fails_is_given_up(void **state) {
     assert_int_equal(stat(path, &st), 0);
     assert_in_range(st.st_size / (off_t)strlen("started\n"), 2,
                     4); /* tried again, but not for ever */
-    local_stop(dir);
-    free(dir);
     free(programs);
 }
 
-static void valkey_serves_as_well(void **state) {
-    (void)state;
-    char *dir = local_dir(), *programs = local_dir(), path[128];
+LOCAL_CASE(valkey_serves_as_well) {
+    char *programs = local_dir(), path[128];
     assert_int_equal(mkdir(programs, 0700), 0);
     write_program(programs, "valkey-server", "#!/bin/sh\nexec redis-server \"$@\"\n");
     snprintf(path, sizeof path, "%s/", dir); /* a slash at the end is fine, too */
     hf_error error = {0};
     assert_int_equal(try_with_search(path, programs, HANG_MS, &error), HF_OK);
     local_server_pid(dir);
-    local_stop(dir);
-    free(dir);
     free(programs);
 }
 
-static void frozen_server_is_waited_for_until_the_deadline(void **state) {
-    (void)state;
-    char *dir = local_dir();
+LOCAL_CASE(frozen_server_is_waited_for_until_the_deadline) {
     local_ensure(dir, LONG_MS);
     pid_t server = local_server_pid(dir);
     stop_process(server);
@@ -394,8 +375,6 @@ static void frozen_server_is_waited_for_until_the_deadline(void **state) {
     kill(server, SIGCONT);
     local_ensure(dir, LONG_MS);
     assert_int_equal(local_server_pid(dir), server);
-    local_stop(dir);
-    free(dir);
 }
 
 /* ---- The default directory ------------------------------------------------------------------- */
@@ -416,8 +395,7 @@ static int resolve_as(void *arg) {
     return strcmp(un.sun_path, expected) == 0 ? 0 : 4;
 }
 
-static void default_directory_is_named_by_uid(void **state) {
-    (void)state;
+CASE(default_directory_is_named_by_uid) {
     if (geteuid() != 0)
         skip(); /* it would be this user's real one */
     uid_t uid = 300000 + (uid_t)getpid();
@@ -438,27 +416,4 @@ static void default_directory_is_named_by_uid(void **state) {
     assert_int_equal(st.st_uid, uid);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(starts_a_private_server),
-        cmocka_unit_test(second_call_finds_the_first_server),
-        cmocka_unit_test(two_at_once_get_one_server),
-        cmocka_unit_test(ten_at_once_get_one_server),
-        cmocka_unit_test(killed_server_is_replaced),
-        cmocka_unit_test(lock_is_free_once_the_server_is_dead),
-        cmocka_unit_test(stale_sockets_are_replaced),
-        cmocka_unit_test(killed_monitor_leaves_a_usable_server),
-        cmocka_unit_test(symbolic_link_is_refused),
-        cmocka_unit_test(file_is_refused),
-        cmocka_unit_test(wrong_mode_is_refused),
-        cmocka_unit_test(wrong_owner_is_refused),
-        cmocka_unit_test(foreign_server_is_refused),
-        cmocka_unit_test(bad_paths_are_refused),
-        cmocka_unit_test(says_what_to_install),
-        cmocka_unit_test(server_that_fails_is_given_up),
-        cmocka_unit_test(valkey_serves_as_well),
-        cmocka_unit_test(frozen_server_is_waited_for_until_the_deadline),
-        cmocka_unit_test(default_directory_is_named_by_uid),
-    };
-    return cmocka_run_group_tests(tests, local_setup, local_teardown);
-}
+RUN_CASES(local_setup, local_teardown)

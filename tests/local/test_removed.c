@@ -1,28 +1,22 @@
 /*
  * The directory of local: is removed while something is held.
  *
- * Whoever comes next makes a new one, with a new server in it, and is let in there. So whoever held
+ * The next client makes a new one, with a new server in it, and is let in there. So the client that held
  * something at the old server must notice, although that server still answers.
  */
 #include "fixture.h"
 
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <setjmp.h>
-
-#include <cmocka.h>
-
+#include "support/case.h"
 #include "support/wait.h"
 
 #define WATCHDOG_MS ENDURING_MS
 #define NAME "guarded"
-
-static char *dir; /* of the test that runs */
 
 struct pair {
     hf_client *old, *newcomer;
@@ -31,24 +25,11 @@ struct pair {
     char reason[256];
 };
 
-static int fresh_dir(void **state) {
-    (void)state;
-    dir = local_dir();
-    return 0;
-}
-
-static int stop_servers(void **state) {
-    (void)state;
-    local_stop(dir);
-    free(dir);
-    return 0;
-}
-
 static void open_client(hf_client **ret_client, hf_lock **ret_lock) {
     char url[512];
     hf_options options = HF_OPTIONS_INIT;
     options.watchdog_ms = WATCHDOG_MS;
-    snprintf(url, sizeof url, "local:%s", dir);
+    snprintf(url, sizeof url, "local:%s", local_case_dir);
     assert_int_equal(hf_open(url, &options, ret_client), HF_OK);
     assert_int_equal(hf_lock_new(*ret_client, NAME, ret_lock), HF_OK);
 }
@@ -84,24 +65,23 @@ static void remove_dir(void) {
     static const char *const names[] = {"redis.sock", "redis.sock.idle", "server.log"};
     char path[512];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/%s", dir, names[i]);
+        snprintf(path, sizeof path, "%s/%s", local_case_dir, names[i]);
         unlink(path);
     }
-    assert_int_equal(rmdir(dir), 0);
+    assert_int_equal(rmdir(local_case_dir), 0);
 }
 
 static void move_dir(void) {
     char away[512];
-    snprintf(away, sizeof away, "%s.away", dir);
-    assert_int_equal(rename(dir, away), 0);
+    snprintf(away, sizeof away, "%s.away", local_case_dir);
+    assert_int_equal(rename(local_case_dir, away), 0);
 }
 
 static void (*const ways[])(void) = {remove_dir, move_dir};
 enum { WAYS = sizeof ways / sizeof *ways };
 
 /* A whole lease and a renewal are far less than what a fixed lease would last. */
-static void whoever_holds_loses_it_at_the_next_renewal(void **state) {
-    (void)state;
+LOCAL_CASE(a_holder_loses_it_at_the_next_renewal) {
     for (size_t i = 0; i < WAYS; i++) {
         struct pair pair;
         pair_begin(&pair);
@@ -126,8 +106,7 @@ static void whoever_holds_loses_it_at_the_next_renewal(void **state) {
 
 /* Connected to the old one, and nothing held: the first acquire goes to the new one. So it is found
  * out about what was held there with a lease that nobody renews. */
-static void a_first_acquire_goes_to_the_new_server(void **state) {
-    (void)state;
+LOCAL_CASE(a_first_acquire_goes_to_the_new_server) {
     for (size_t i = 0; i < WAYS; i++) {
         struct pair pair;
         hf_lock *other;
@@ -149,9 +128,8 @@ static void a_first_acquire_goes_to_the_new_server(void **state) {
     }
 }
 
-/* Nobody comes: the lock is lost all the same, since anybody could. */
-static void a_removed_socket_alone_is_enough(void **state) {
-    (void)state;
+/* No other client comes: the lock is lost all the same, since one could. */
+LOCAL_CASE(a_removed_socket_alone_is_enough) {
     struct pair pair;
     char path[512];
     pair_begin(&pair);
@@ -163,17 +141,16 @@ static void a_removed_socket_alone_is_enough(void **state) {
 }
 
 /* While the server looks whether it may leave, its socket has another name. */
-static void a_renamed_socket_is_the_same_server(void **state) {
-    (void)state;
+LOCAL_CASE(a_renamed_socket_is_the_same_server) {
     struct pair pair;
     char path[512], idle[512];
     pair_begin(&pair);
     assert_int_equal(hf_lock_acquire(pair.old_lock), HF_OK);
     snprintf(path, sizeof path, "%s/redis.sock", dir);
     snprintf(idle, sizeof idle, "%s/redis.sock.idle", dir);
-    for (int64_t start_ms = now_ms(); now_ms() - start_ms < 2 * WATCHDOG_MS; sleep_ms(3)) {
+    for (int64_t start_ms = now_ms(); now_ms() - start_ms < 2 * WATCHDOG_MS; wait_a_moment()) {
         assert_int_equal(rename(path, idle), 0);
-        sleep_ms(3);
+        (void)wait_a_moment();
         assert_int_equal(rename(idle, path), 0);
         if (has_lost(&pair))
             fail_msg("lost: %s", pair.reason);
@@ -182,15 +159,4 @@ static void a_renamed_socket_is_the_same_server(void **state) {
     pair_end(&pair);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(whoever_holds_loses_it_at_the_next_renewal, fresh_dir,
-                                        stop_servers),
-        cmocka_unit_test_setup_teardown(a_first_acquire_goes_to_the_new_server, fresh_dir,
-                                        stop_servers),
-        cmocka_unit_test_setup_teardown(a_removed_socket_alone_is_enough, fresh_dir, stop_servers),
-        cmocka_unit_test_setup_teardown(a_renamed_socket_is_the_same_server, fresh_dir,
-                                        stop_servers),
-    };
-    return cmocka_run_group_tests(tests, local_setup, local_teardown);
-}
+RUN_CASES(local_setup, local_teardown)

@@ -10,7 +10,7 @@
 #ifndef HF_TEST_LOCK_CLUSTER_H
 #define HF_TEST_LOCK_CLUSTER_H
 
-#include "lock/world.h"
+#include "support/world.h"
 
 /* For cmocka's group functions. */
 int cluster_start(void **state);

@@ -1,8 +1,8 @@
-/* A world whose lock is a cohort's, and waiters of which it is known that they are in line. */
+/* A world whose lock is a cohort's, and waiters of which it is known that they are in the queue. */
 #ifndef HF_TEST_LOCK_COHORT_H
 #define HF_TEST_LOCK_COHORT_H
 
-#include "lock/world.h"
+#include "support/world.h"
 
 #include <string.h>
 
@@ -29,6 +29,8 @@ static inline void cohort_begin(struct world *w, const hf_options *options, int6
     hf_lock_free(w->lock);
     w->lock = cohort_lock(w->client, HF_PLAIN, 0, passes, ms);
 }
+#define COHORT_CASE(name)                                                                          \
+    CASE_IN(name, struct world, w, cohort_begin, world_end, NULL, 1000, COHORT_LONG_MS)
 
 static inline hf_op *cohort_start(hf_lock *lock, hf_owner owner, int64_t wait_ms,
                                   hf_cancel *cancel) {
@@ -41,7 +43,7 @@ static inline hf_op *cohort_start(hf_lock *lock, hf_owner owner, int64_t wait_ms
 }
 
 /* Operations are begun in the order in which they were started: when this question, which needs no
- * server, has its answer, those before it are in line. */
+ * server, has its answer, those before it are in the queue. */
 static inline void cohort_all_have_come(hf_lock *lock) {
     hf_op *op = NULL;
     assert_int_equal(hf_lock_is_mine_start(lock, 999999, NULL, NULL, &op), HF_OK);
@@ -57,6 +59,11 @@ static inline int cohort_join(hf_op *op) {
 
 static inline bool cohort_is_pending(hf_op *op) {
     return hf_op_wait(op, 0, NULL) == HF_EPENDING;
+}
+
+/* A turn of one millisecond is over when this returns: by the clock alone, so there is nothing to wait for. */
+static inline void cohort_outlast_turn(void) {
+    sleep_ms(5);
 }
 
 #endif

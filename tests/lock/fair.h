@@ -1,4 +1,4 @@
-/* A world whose locks are fair, and what its server knows of those who wait.
+/* A world whose locks are fair, and what its server knows of the waiters.
  *
  * Included by test_fair*.c alone. */
 #ifndef HF_TEST_LOCK_FAIR_H
@@ -59,6 +59,9 @@ static inline void fair_begin_on(struct world *w, struct server *server,
 static inline void fair_begin(struct world *w, const hf_options *options) {
     fair_begin_on(w, world_server(), options);
 }
+#define FAIR_CASE(name) CASE_IN(name, struct world, w, fair_begin, world_end, NULL)
+#define FAIR_CASE_WITH(name, ...)                                                                  \
+    CASE_WITH(name, struct world, w, fair_begin, world_end, __VA_ARGS__)
 
 /* The waiter's record says that it takes grants: it is subscribed. */
 static inline bool takes_grants(struct server *server, const char *owner) {
@@ -118,7 +121,7 @@ static inline void *run_comer(void *arg) {
     atomic_store(&comer->arrivals->order[atomic_fetch_add(&comer->arrivals->next, 1)],
                  comer->index);
     if (comer->hold_ms > 0)
-        sleep_ms(comer->hold_ms);
+        linger(comer->hold_ms);
     if (!comer->keeps)
         comer->result = hf_lock_release_as(comer->lock, comer->options.owner);
     return NULL;
@@ -133,7 +136,7 @@ static inline int comer_join(struct comer *comer) {
     return comer->result;
 }
 
-/* A waiter with an owner of its own, in line when this returns, and listening. */
+/* A waiter with an owner of its own, in the queue when this returns, and listening. */
 static inline void queue_up(struct world_caller *caller, struct server *server, hf_client *client,
                             hf_lock *lock, hf_owner number, hf_acquire_options options) {
     char owner[64];

@@ -4,10 +4,11 @@
 #ifndef HF_TEST_LOCK_FORMS_H
 #define HF_TEST_LOCK_FORMS_H
 
-#include "lock/world.h"
+#include "support/world.h"
 
 /* Runs each scene through both forms of the verbs. */
 struct form {
+    const char *name;
     int (*acquire)(struct world *w, int64_t wait_ms);
     int (*release)(struct world *w);
 };
@@ -28,7 +29,8 @@ static int release_async(struct world *w) {
     return world_release_async(w->lock, hf_owner_self(), NULL);
 }
 
-static const struct form forms[] = {{acquire_sync, release_sync}, {acquire_async, release_async}};
+static const struct form forms[] = {{"synchronous", acquire_sync, release_sync},
+                                    {"asynchronous", acquire_async, release_async}};
 
 /* NOLINTBEGIN(bugprone-macro-parentheses): it names a variable */
 #define FOR_EACH_FORM(form)                                                                        \

@@ -4,8 +4,8 @@
 #ifndef HF_TEST_LOCK_GROUP_H
 #define HF_TEST_LOCK_GROUP_H
 
-#include "lock/world.h"
-#include "redis/highway.h"
+#include "redis/wire/highwayhash.h"
+#include "support/world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 #define GROUP_ACQUIRE hfi_script_group_acquire.sha1
 #define GROUP_RELEASE hfi_script_group_release.sha1
 #define GROUP_RENEW hfi_script_group_renew.sha1
-#define GROUP_FORCE hfi_script_group_force.sha1
+#define GROUP_FORCE hfi_script_group_break.sha1
 
 /* A handle on values that are words of a text, in the group WORLD_NAME. */
 static inline hf_lock *new_values(hf_client *client, const char *text) {
@@ -48,9 +48,12 @@ static inline void group_begin(struct world *w, const hf_options *options) {
     assert_int_equal(hf_lock_release(w->rival_lock), HF_ELOST);
     cmd_ok(w->server, "FLUSHALL");
 }
+#define GROUP_CASE(name) CASE_IN(name, struct world, w, group_begin, world_end, NULL)
+#define GROUP_CASE_WITH(name, ...)                                                                 \
+    CASE_WITH(name, struct world, w, group_begin, world_end, __VA_ARGS__)
 
 static inline void group_field(const char *value, char field[HFI_FIELD_LEN + 1]) {
-    hfi_highway_field(value, strlen(value), field);
+    hfi_highwayhash_field(value, strlen(value), field);
     field[HFI_FIELD_LEN] = '\0';
 }
 

@@ -5,8 +5,8 @@
 #ifndef HF_TEST_LOCK_KINDS_H
 #define HF_TEST_LOCK_KINDS_H
 
-#include "lock/world.h"
 #include "support/new_lock.h"
+#include "support/world.h"
 
 #include <string.h>
 
@@ -19,13 +19,13 @@ struct kind_case {
     const struct hfi_script *acquire; /* which the proxy looks for */
 };
 
-static const struct kind_case kind_cases[] = {
-    {"plain", HF_PLAIN, true, true, false, &hfi_script_plain_acquire},
+/* All but the plain lock. */
+static const struct kind_case kin[] = {
     {"nonreentrant", HF_NONREENTRANT, false, true, false, &hfi_script_plain_acquire},
     {"spin", HF_SPIN, true, false, false, &hfi_script_plain_acquire},
     {"fenced", HF_FENCED, true, true, true, &hfi_script_fenced_acquire},
 };
-enum { KIND_CASES = sizeof kind_cases / sizeof *kind_cases };
+enum { KIN = sizeof kin / sizeof *kin };
 
 static inline hf_lock *new_handle(hf_client *client, any_kind kind) {
     hf_lock *lock;
@@ -57,5 +57,6 @@ static inline void kind_begin_on(struct world *w, struct server *server, any_kin
 static inline void kind_begin(struct world *w, any_kind kind, const hf_options *options) {
     kind_begin_on(w, world_server(), kind, options);
 }
+#define KIND_CASE(name, kind) CASE_IN(name, struct world, w, kind_begin, world_end, kind, NULL)
 
 #endif

@@ -5,7 +5,7 @@
 #ifndef HF_TEST_LOCK_LOSS_H
 #define HF_TEST_LOCK_LOSS_H
 
-#include "lock/world.h"
+#include "support/world.h"
 
 #include <poll.h>
 
@@ -14,6 +14,8 @@ static inline void loss_begin(struct world *w, int64_t watchdog_ms) {
     options.watchdog_ms = watchdog_ms;
     world_begin(w, &options);
 }
+#define LOSS_CASE(name, watchdog_ms)                                                               \
+    CASE_IN(name, struct world, w, loss_begin, world_end, watchdog_ms)
 
 static inline bool loss_is_readable(int fd, int64_t limit_ms) {
     struct pollfd poll_fd = {.fd = fd, .events = POLLIN};

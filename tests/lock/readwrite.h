@@ -5,8 +5,8 @@
 #ifndef HF_TEST_LOCK_READWRITE_H
 #define HF_TEST_LOCK_READWRITE_H
 
-#include "lock/world.h"
 #include "support/new_lock.h"
+#include "support/world.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -70,6 +70,8 @@ static inline void rw_end(struct rw *rw) {
     hf_lock_free(rw->rival_write);
     world_end(&rw->w);
 }
+#define RW_CASE(name) CASE_IN(name, struct rw, rw, rw_begin, rw_end, NULL)
+#define RW_CASE_WITH(name, ...) CASE_WITH(name, struct rw, rw, rw_begin, rw_end, __VA_ARGS__)
 
 /* ---- Calls ---------------------------------------------------------------------------------- */
 
@@ -141,7 +143,7 @@ static inline bool rw_mode_is(struct rw *rw, const char *wanted) {
 
 /* How many hold it: fields beside the mode, or nodes. */
 static inline long long rw_holders(struct rw *rw) {
-    return server_is_other(rw->w.server) ? server_in_line(rw->w.server, WORLD_NAME)
+    return server_is_other(rw->w.server) ? server_queued(rw->w.server, WORLD_NAME)
                                          : cmd_int(rw->w.server, "HLEN " WORLD_NAME) - 1;
 }
 

@@ -10,15 +10,15 @@
 #ifndef HF_TEST_LOCK_SLEEPERS_H
 #define HF_TEST_LOCK_SLEEPERS_H
 
-#include "lock/world.h"
 #include "support/memory.h"
+#include "support/world.h"
 
 struct sleeper {
     hf_lock *lock, *rival; /* of the same name; the rival holds it */
     hf_op *op;
     int64_t start_ms; /* when it began, or a little earlier */
     atomic_int calls; /* of its callback */
-    hf_result result; /* as the callback was told */
+    hf_result result; /* as the callback got */
 };
 
 struct sleepers {

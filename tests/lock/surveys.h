@@ -2,7 +2,7 @@
 #ifndef HF_TEST_LOCK_SURVEYS_H
 #define HF_TEST_LOCK_SURVEYS_H
 
-#include "lock/world.h"
+#include "support/world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static inline const hf_fleet_lock *find(const hf_fleet *fleet, const char *name)
 }
 
 /* Until clients tell of so many holders and waiters. */
-struct told {
+struct reported {
     hf_client *client;
     const char *name;
     size_t holders, waiters;
@@ -38,21 +38,21 @@ struct told {
     hf_fleet *fleet;
 };
 
-static inline size_t told_by_clients(const hf_fleet_party *const *all, size_t len) {
-    size_t told = 0;
+static inline size_t reported_by_clients(const hf_fleet_party *const *all, size_t len) {
+    size_t reported = 0;
     for (size_t i = 0; i < len; i++)
-        told += (all[i]->seen_by & HF_SEEN_BY_CLIENT) != 0;
-    return told;
+        reported += (all[i]->seen_by & HF_SEEN_BY_CLIENT) != 0;
+    return reported;
 }
 
-static inline bool is_told(void *arg) {
-    struct told *told = arg;
-    hf_fleet_free(told->fleet);
-    told->fleet = survey(told->client, NULL);
-    const hf_fleet_lock *lock = find(told->fleet, told->name);
-    return lock != NULL && lock->listeners >= told->listeners &&
-           told_by_clients(lock->holders, lock->holders_len) == told->holders &&
-           told_by_clients(lock->waiters, lock->waiters_len) == told->waiters;
+static inline bool is_reported(void *arg) {
+    struct reported *reported = arg;
+    hf_fleet_free(reported->fleet);
+    reported->fleet = survey(reported->client, NULL);
+    const hf_fleet_lock *lock = find(reported->fleet, reported->name);
+    return lock != NULL && lock->listeners >= reported->listeners &&
+           reported_by_clients(lock->holders, lock->holders_len) == reported->holders &&
+           reported_by_clients(lock->waiters, lock->waiters_len) == reported->waiters;
 }
 
 /* Some ms after the server's time. */

@@ -5,7 +5,8 @@
  * go wrong with a handle is here too: that it is none, that it is of another lock or kind, that
  * what it stood for is gone, and that two use it.
  */
-#include "lock/world.h"
+#include "support/case.h"
+#include "support/world.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,145 +29,116 @@ static int adopt_error(hf_lock *lock, const char *handle) {
     return hf_lock_adopt(lock, handle, HF_WATCHDOG, NULL);
 }
 
-static void it_is_kept_and_given_back(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
-    assert_int_equal(acquire_for(w.rival_lock, OTHER_MS), HF_OK);
-    hf_result result = adopt(w.lock, w.rival_owner, HF_WATCHDOG);
+WORLD_CASE(it_is_kept_and_given_back) {
+    assert_int_equal(acquire_for(w->rival_lock, OTHER_MS), HF_OK);
+    hf_result result = adopt(w->lock, w->rival_owner, HF_WATCHDOG);
     assert_int_equal(result.count, 1);
     assert_true(result.remaining_ms > OTHER_MS);
-    assert_true(pttl(w.server, WORLD_NAME) > OTHER_MS);
-    assert_int_equal(world_count(&w, w.rival_owner), 1); /* the handle is as good as before */
-    assert_true(hf_lock_remaining_ms_as(w.lock, result.owner) > OTHER_MS);
+    assert_true(pttl(w->server, WORLD_NAME) > OTHER_MS);
+    assert_int_equal(world_count(w, w->rival_owner), 1); /* the handle is as good as before */
+    assert_true(hf_lock_remaining_ms_as(w->lock, result.owner) > OTHER_MS);
     bool mine = false;
-    assert_int_equal(hf_lock_is_mine_as(w.lock, result.owner, &mine), HF_OK);
+    assert_int_equal(hf_lock_is_mine_as(w->lock, result.owner, &mine), HF_OK);
     assert_true(mine);
-    assert_int_equal(world_stats(w.client).holds, 1);
+    assert_int_equal(world_stats(w->client).holds, 1);
 
-    assert_int_equal(hf_lock_release_as(w.lock, result.owner), HF_OK);
-    assert_true(world_free(&w));
-    assert_int_equal(world_stats(w.client).holds, 0);
-    assert_int_equal(hf_lock_release_as(w.lock, result.owner), HF_ENOTOWNER);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_ELOST);
-    world_end(&w);
+    assert_int_equal(hf_lock_release_as(w->lock, result.owner), HF_OK);
+    assert_true(world_free(w));
+    assert_int_equal(world_stats(w->client).holds, 0);
+    assert_int_equal(hf_lock_release_as(w->lock, result.owner), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_ELOST);
 }
 
-static void a_client_that_is_gone_leaves_its_hold(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
-    assert_int_equal(acquire_for(w.rival_lock, OTHER_MS), HF_OK);
-    hf_lock_free(w.rival_lock);
-    assert_int_equal(hf_close(w.rival), HF_OK);
-    w.rival_lock = NULL;
-    w.rival = NULL;
-    hf_result result = adopt(w.lock, w.rival_owner, OTHER_MS);
-    assert_int_equal(hf_lock_extend_as(w.lock, result.owner, 2 * OTHER_MS), HF_OK);
-    assert_true(pttl(w.server, WORLD_NAME) > OTHER_MS);
-    assert_int_equal(hf_lock_release_as(w.lock, result.owner), HF_OK);
-    assert_true(world_free(&w));
-    world_end(&w);
+WORLD_CASE(a_client_that_is_gone_leaves_its_hold) {
+    assert_int_equal(acquire_for(w->rival_lock, OTHER_MS), HF_OK);
+    hf_lock_free(w->rival_lock);
+    assert_int_equal(hf_close(w->rival), HF_OK);
+    w->rival_lock = NULL;
+    w->rival = NULL;
+    hf_result result = adopt(w->lock, w->rival_owner, OTHER_MS);
+    assert_int_equal(hf_lock_extend_as(w->lock, result.owner, 2 * OTHER_MS), HF_OK);
+    assert_true(pttl(w->server, WORLD_NAME) > OTHER_MS);
+    assert_int_equal(hf_lock_release_as(w->lock, result.owner), HF_OK);
+    assert_true(world_free(w));
 }
 
-static void its_count_comes_with_it(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
-    assert_int_equal(acquire_for(w.rival_lock, OTHER_MS), HF_OK);
-    assert_int_equal(acquire_for(w.rival_lock, OTHER_MS), HF_OK);
-    hf_result result = adopt(w.lock, w.rival_owner, HF_WATCHDOG);
+WORLD_CASE(its_count_comes_with_it) {
+    assert_int_equal(acquire_for(w->rival_lock, OTHER_MS), HF_OK);
+    assert_int_equal(acquire_for(w->rival_lock, OTHER_MS), HF_OK);
+    hf_result result = adopt(w->lock, w->rival_owner, HF_WATCHDOG);
     assert_int_equal(result.count, 2);
     hf_acquire_options once_more = world_wait_for(0, HF_WATCHDOG);
     once_more.owner = result.owner;
-    assert_int_equal(hf_lock_acquire_with(w.lock, &once_more, NULL), HF_OK);
+    assert_int_equal(hf_lock_acquire_with(w->lock, &once_more, NULL), HF_OK);
     for (long long left = 2; left >= 0; left--) {
-        assert_int_equal(hf_lock_release_as(w.lock, result.owner), HF_OK);
-        assert_int_equal(world_count(&w, w.rival_owner), left);
+        assert_int_equal(hf_lock_release_as(w->lock, result.owner), HF_OK);
+        assert_int_equal(world_count(w, w->rival_owner), left);
     }
-    assert_true(world_free(&w));
-    world_end(&w);
+    assert_true(world_free(w));
 }
 
-static void twice_is_once(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
-    assert_int_equal(acquire_for(w.rival_lock, OTHER_MS), HF_OK);
-    hf_result first = adopt(w.lock, w.rival_owner, OTHER_MS);
-    hf_result second = adopt(w.lock, w.rival_owner, HF_WATCHDOG);
+WORLD_CASE(twice_is_once) {
+    assert_int_equal(acquire_for(w->rival_lock, OTHER_MS), HF_OK);
+    hf_result first = adopt(w->lock, w->rival_owner, OTHER_MS);
+    hf_result second = adopt(w->lock, w->rival_owner, HF_WATCHDOG);
     assert_true(first.owner == second.owner);
     assert_int_equal(second.count, 1);
     assert_true(second.remaining_ms > OTHER_MS);
-    assert_int_equal(hf_lock_release_as(w.lock, first.owner), HF_OK);
-    assert_true(world_free(&w));
-    assert_int_equal(adopt_error(w.lock, w.rival_owner), HF_ENOTOWNER);
-    world_end(&w);
+    assert_int_equal(hf_lock_release_as(w->lock, first.owner), HF_OK);
+    assert_true(world_free(w));
+    assert_int_equal(adopt_error(w->lock, w->rival_owner), HF_ENOTOWNER);
 }
 
 /* An owner's number serves whatever it holds, and is nobody's when it holds nothing. */
-static void its_owner_may_hold_other_locks(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(its_owner_may_hold_other_locks) {
     hf_lock *other;
-    world_begin(&w, NULL);
-    assert_int_equal(hf_lock_new(w.client, "other", &other), HF_OK);
-    assert_int_equal(acquire_for(w.rival_lock, OTHER_MS), HF_OK);
-    hf_result result = adopt(w.lock, w.rival_owner, HF_WATCHDOG);
+    assert_int_equal(hf_lock_new(w->client, "other", &other), HF_OK);
+    assert_int_equal(acquire_for(w->rival_lock, OTHER_MS), HF_OK);
+    hf_result result = adopt(w->lock, w->rival_owner, HF_WATCHDOG);
     hf_acquire_options options = world_wait_for(0, HF_WATCHDOG);
     options.owner = result.owner;
     assert_int_equal(hf_lock_acquire_with(other, &options, NULL), HF_OK);
-    assert_int_equal(cmd_int(w.server, "HEXISTS other %s", w.rival_owner), 1);
-    assert_int_equal(hf_lock_release_as(w.lock, result.owner), HF_OK);
+    assert_int_equal(cmd_int(w->server, "HEXISTS other %s", w->rival_owner), 1);
+    assert_int_equal(hf_lock_release_as(w->lock, result.owner), HF_OK);
     assert_int_equal(hf_lock_release_as(other, result.owner), HF_OK);
     assert_int_equal(hf_lock_release_as(other, result.owner), HF_ENOTOWNER);
-    assert_int_equal(world_keys(w.server), 0);
+    assert_int_equal(world_keys(w->server), 0);
     hf_lock_free(other);
-    world_end(&w);
 }
 
-static void two_clients_with_one_handle(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(two_clients_with_one_handle) {
     hf_client *third;
     hf_lock *lock;
-    world_begin(&w, NULL);
-    assert_int_equal(hf_open(server_url(w.server), NULL, &third), HF_OK);
+    assert_int_equal(hf_open(server_url(w->server), NULL, &third), HF_OK);
     assert_int_equal(hf_lock_new(third, WORLD_NAME, &lock), HF_OK);
-    assert_int_equal(acquire_for(w.rival_lock, OTHER_MS), HF_OK);
-    hf_result one = adopt(w.lock, w.rival_owner, HF_WATCHDOG);
-    hf_result two = adopt(lock, w.rival_owner, HF_WATCHDOG);
+    assert_int_equal(acquire_for(w->rival_lock, OTHER_MS), HF_OK);
+    hf_result one = adopt(w->lock, w->rival_owner, HF_WATCHDOG);
+    hf_result two = adopt(lock, w->rival_owner, HF_WATCHDOG);
     assert_int_equal(hf_lock_release_as(lock, two.owner), HF_OK);
-    assert_int_equal(hf_lock_release_as(w.lock, one.owner), HF_ELOST);
-    assert_int_equal(hf_lock_release_as(w.lock, one.owner), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_release_as(w->lock, one.owner), HF_ELOST);
+    assert_int_equal(hf_lock_release_as(w->lock, one.owner), HF_ENOTOWNER);
     hf_lock_free(lock);
     assert_int_equal(hf_close(third), HF_OK);
-    world_end(&w);
 }
 
-static void what_is_not_there(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(missing_objects) {
     hf_lock *elsewhere;
-    world_begin(&w, NULL);
-    assert_int_equal(adopt_error(w.lock, w.rival_owner), HF_ENOTOWNER);
+    assert_int_equal(adopt_error(w->lock, w->rival_owner), HF_ENOTOWNER);
     hf_acquire_options brief = world_wait_for(0, 100);
-    world_acquire_brief(w.rival_lock, &brief);
-    assert_true(world_wait_free(&w, HANG_MS));
-    assert_int_equal(adopt_error(w.lock, w.rival_owner), HF_ENOTOWNER);
+    world_acquire_brief(w->rival_lock, &brief);
+    assert_true(world_wait_free(w, HANG_MS));
+    assert_int_equal(adopt_error(w->lock, w->rival_owner), HF_ENOTOWNER);
 
-    assert_int_equal(hf_lock_new(w.client, "elsewhere", &elsewhere), HF_OK);
+    assert_int_equal(hf_lock_new(w->client, "elsewhere", &elsewhere), HF_OK);
     assert_int_equal(hf_lock_acquire(elsewhere), HF_OK);
-    assert_int_equal(adopt_error(elsewhere, w.rival_owner), HF_ENOTOWNER);
+    assert_int_equal(adopt_error(elsewhere, w->rival_owner), HF_ENOTOWNER);
     assert_int_equal(hf_lock_release(elsewhere), HF_OK);
-    cmd_ok(w.server, "SET elsewhere text");
-    assert_int_equal(adopt_error(elsewhere, w.rival_owner), HF_EWRONGTYPE);
+    cmd_ok(w->server, "SET elsewhere text");
+    assert_int_equal(adopt_error(elsewhere, w->rival_owner), HF_EWRONGTYPE);
     hf_lock_free(elsewhere);
-    world_end(&w);
 }
 
-static void what_is_no_handle(void **state) {
-    (void)state;
+WORLD_CASE(bad_handles) {
     static const char *const texts[] = {
         "",
         ":",
@@ -189,22 +161,19 @@ static void what_is_no_handle(void **state) {
         "mode",
         "0123abcd-0123-0123-0123-01234567\r\nab:1",
     };
-    struct world w;
-    world_begin(&w, NULL);
-    uint64_t commands = world_stats(w.client).commands;
+    uint64_t commands = world_stats(w->client).commands;
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
-        assert_int_equal(adopt_error(w.lock, texts[i]), HF_EINVAL);
-    assert_int_equal(adopt_error(w.lock, NULL), HF_EINVAL);
-    assert_int_equal(adopt_error(NULL, w.rival_owner), HF_EINVAL);
-    assert_int_equal(hf_lock_adopt(w.lock, w.rival_owner, -1, NULL), HF_EINVAL);
+        assert_int_equal(adopt_error(w->lock, texts[i]), HF_EINVAL);
+    assert_int_equal(adopt_error(w->lock, NULL), HF_EINVAL);
+    assert_int_equal(adopt_error(NULL, w->rival_owner), HF_EINVAL);
+    assert_int_equal(hf_lock_adopt(w->lock, w->rival_owner, -1, NULL), HF_EINVAL);
     hf_result wrong_size = {.size = 1};
-    assert_int_equal(hf_lock_adopt(w.lock, w.rival_owner, 0, &wrong_size), HF_EINVAL);
-    assert_int_equal(world_stats(w.client).commands, commands);
+    assert_int_equal(hf_lock_adopt(w->lock, w->rival_owner, 0, &wrong_size), HF_EINVAL);
+    assert_int_equal(world_stats(w->client).commands, commands);
     /* as large as it can be, and nobody's */
     assert_int_equal(
-        adopt_error(w.lock, "0123abcd-0123-0123-0123-0123456789ab:18446744073709551615"),
+        adopt_error(w->lock, "0123abcd-0123-0123-0123-0123456789ab:18446744073709551615"),
         HF_ENOTOWNER);
-    world_end(&w);
 }
 
 /* ---- Kinds ---- */
@@ -219,24 +188,21 @@ static hf_lock *lock_of(hf_client *client, hf_kind kind, unsigned flags) {
     return lock;
 }
 
-static void every_kind_that_has_a_handle(void **state) {
-    (void)state;
+WORLD_CASE(every_kind_that_has_a_handle) {
     static const struct {
         hf_kind kind;
         unsigned flags;
     } kinds[] = {
         {HF_PLAIN, HF_NONREENTRANT}, {HF_PLAIN, HF_SPIN}, {HF_PLAIN, HF_FENCED}, {HF_FAIR, 0},
         {HF_FAIR, HF_NONREENTRANT},  {HF_READ, 0},        {HF_WRITE, 0}};
-    struct world w;
-    world_begin(&w, NULL);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        hf_lock *theirs = lock_of(w.rival, kinds[i].kind, kinds[i].flags);
-        hf_lock *ours = lock_of(w.client, kinds[i].kind, kinds[i].flags);
+        hf_lock *theirs = lock_of(w->rival, kinds[i].kind, kinds[i].flags);
+        hf_lock *ours = lock_of(w->client, kinds[i].kind, kinds[i].flags);
         bool locked = true;
         assert_int_equal(acquire_for(theirs, OTHER_MS), HF_OK);
-        hf_result result = adopt(ours, w.rival_owner, HF_WATCHDOG);
+        hf_result result = adopt(ours, w->rival_owner, HF_WATCHDOG);
         assert_int_equal(result.count, 1);
-        assert_true(pttl(w.server, WORLD_NAME) > OTHER_MS);
+        assert_true(pttl(w->server, WORLD_NAME) > OTHER_MS);
         assert_int_equal(hf_lock_release_as(ours, result.owner), HF_OK);
         assert_int_equal(hf_lock_is_locked(ours, &locked), HF_OK);
         assert_false(locked);
@@ -244,62 +210,49 @@ static void every_kind_that_has_a_handle(void **state) {
         hf_lock_free(theirs);
         hf_lock_free(ours);
     }
-    world_end(&w);
 }
 
-static void a_fenced_one_draws_a_token(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
-    hf_lock *theirs = lock_of(w.rival, HF_PLAIN, HF_FENCED);
-    hf_lock *ours = lock_of(w.client, HF_PLAIN, HF_FENCED);
+WORLD_CASE(a_fenced_one_draws_a_token) {
+    hf_lock *theirs = lock_of(w->rival, HF_PLAIN, HF_FENCED);
+    hf_lock *ours = lock_of(w->client, HF_PLAIN, HF_FENCED);
     hf_acquire_options options = world_wait_for(0, OTHER_MS);
     hf_result acquired = HF_RESULT_INIT;
     int64_t token = 0;
     assert_int_equal(hf_lock_acquire_with(theirs, &options, &acquired), HF_OK);
-    hf_result result = adopt(ours, w.rival_owner, HF_WATCHDOG);
+    hf_result result = adopt(ours, w->rival_owner, HF_WATCHDOG);
     assert_true(result.token > acquired.token);
     assert_int_equal(hf_lock_token_as(ours, result.owner, &token), HF_OK);
     assert_int_equal(token, result.token);
     assert_int_equal(hf_lock_release_as(ours, result.owner), HF_OK);
     hf_lock_free(theirs);
     hf_lock_free(ours);
-    world_end(&w);
 }
 
-static void of_another_kind(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
-    hf_lock *read = lock_of(w.client, HF_READ, 0), *write = lock_of(w.client, HF_WRITE, 0);
-    hf_lock *their_read = lock_of(w.rival, HF_READ, 0);
-    assert_int_equal(acquire_for(w.rival_lock, OTHER_MS), HF_OK);
-    assert_int_equal(adopt_error(read, w.rival_owner), HF_EWRONGTYPE);
-    assert_int_equal(adopt_error(write, w.rival_owner), HF_ENOTOWNER);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+WORLD_CASE(of_another_kind) {
+    hf_lock *read = lock_of(w->client, HF_READ, 0), *write = lock_of(w->client, HF_WRITE, 0);
+    hf_lock *their_read = lock_of(w->rival, HF_READ, 0);
+    assert_int_equal(acquire_for(w->rival_lock, OTHER_MS), HF_OK);
+    assert_int_equal(adopt_error(read, w->rival_owner), HF_EWRONGTYPE);
+    assert_int_equal(adopt_error(write, w->rival_owner), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_int_equal(acquire_for(their_read, OTHER_MS), HF_OK);
-    assert_int_equal(adopt_error(w.lock, w.rival_owner), HF_EWRONGTYPE);
-    assert_int_equal(adopt_error(write, w.rival_owner), HF_ENOTOWNER);
+    assert_int_equal(adopt_error(w->lock, w->rival_owner), HF_EWRONGTYPE);
+    assert_int_equal(adopt_error(write, w->rival_owner), HF_ENOTOWNER);
     assert_int_equal(hf_lock_release(their_read), HF_OK);
     hf_lock_free(read);
     hf_lock_free(write);
     hf_lock_free(their_read);
-    world_end(&w);
 }
 
-static void what_does_not_offer_it(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(engines_that_do_not_offer_it) {
     hf_lock *group, *all;
     const hf_bytes value = {"v", 1};
-    world_begin(&w, NULL);
-    assert_int_equal(hf_lock_new_group(w.client, "group", 5, &value, 1, &group), HF_OK);
-    assert_int_equal(hf_lock_new_all(&w.lock, 1, &all), HF_OK);
-    assert_int_equal(adopt_error(group, w.rival_owner), HF_ENOTSUP);
-    assert_int_equal(adopt_error(all, w.rival_owner), HF_ENOTSUP);
+    assert_int_equal(hf_lock_new_group(w->client, "group", 5, &value, 1, &group), HF_OK);
+    assert_int_equal(hf_lock_new_all(&w->lock, 1, &all), HF_OK);
+    assert_int_equal(adopt_error(group, w->rival_owner), HF_ENOTSUP);
+    assert_int_equal(adopt_error(all, w->rival_owner), HF_ENOTSUP);
     hf_lock_free(group);
     hf_lock_free(all);
-    world_end(&w);
 }
 
 /* ---- In time ---- */
@@ -308,114 +261,70 @@ static bool was_renewed(void *arg) {
     return world_stats(arg).renewals > 0;
 }
 
-static void it_is_renewed_and_its_loss_is_told(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE_WITH(it_is_renewed_and_its_loss_is_reported, world_options(),
+                options.watchdog_ms = ENDURING_MS) {
     struct world_events events = {0};
-    hf_options options = world_options();
-    options.watchdog_ms = ENDURING_MS;
-    world_begin(&w, &options);
-    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
-    assert_int_equal(acquire_for(w.rival_lock, OTHER_MS), HF_OK);
-    hf_result result = adopt(w.lock, w.rival_owner, HF_WATCHDOG);
-    assert_true(wait_until(was_renewed, w.client, HANG_MS));
-    assert_int_equal(cmd_int(w.server, "DEL %s", WORLD_NAME), 1);
+    assert_int_equal(hf_lock_on_lost(w->lock, world_on_event, &events), HF_OK);
+    assert_int_equal(acquire_for(w->rival_lock, OTHER_MS), HF_OK);
+    hf_result result = adopt(w->lock, w->rival_owner, HF_WATCHDOG);
+    assert_true(wait_until(was_renewed, w->client, HANG_MS));
+    assert_int_equal(cmd_int(w->server, "DEL %s", WORLD_NAME), 1);
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
-    assert_int_equal(hf_lock_release_as(w.lock, result.owner), HF_ELOST);
-    assert_int_equal(hf_lock_release_as(w.lock, result.owner), HF_ENOTOWNER);
-    assert_int_equal(world_stats(w.client).losses, 1);
-    world_end(&w);
+    assert_int_equal(hf_lock_release_as(w->lock, result.owner), HF_ELOST);
+    assert_int_equal(hf_lock_release_as(w->lock, result.owner), HF_ENOTOWNER);
+    assert_int_equal(world_stats(w->client).losses, 1);
 }
 
-static bool adopter_is_told(void *arg) {
+static bool adopter_is_notified(void *arg) {
     struct world *w = arg;
     hf_fleet *fleet;
     assert_int_equal(hf_survey(w->rival, NULL, &fleet), HF_OK);
     assert_int_equal(fleet->locks_len, 1);
     const hf_fleet_party *holder = fleet->locks[0]->holders[0];
     assert_string_equal(holder->owner, w->rival_owner);
-    bool told = holder->presence == HF_ALIVE && holder->client != NULL && holder->renewed &&
-                strcmp(holder->client->id, hf_client_id(w->client)) == 0;
+    bool notified = holder->presence == HF_ALIVE && holder->client != NULL && holder->renewed &&
+                    strcmp(holder->client->id, hf_client_id(w->client)) == 0;
     hf_fleet_free(fleet);
-    return told;
+    return notified;
 }
 
-static void a_survey_shows_who_has_adopted_it(void **state) {
-    (void)state;
-    struct world w;
-    hf_options options = world_options();
-    options.report_after_ms = 0;
-    world_begin(&w, &options);
-    assert_int_equal(acquire_for(w.rival_lock, OTHER_MS), HF_OK);
-    hf_result result = adopt(w.lock, w.rival_owner, HF_WATCHDOG);
-    assert_true(wait_until(adopter_is_told, &w, HANG_MS));
-    assert_int_equal(hf_lock_release_as(w.lock, result.owner), HF_OK);
-    world_end(&w);
+WORLD_CASE_WITH(a_survey_shows_the_adopter, world_options(), options.report_after_ms = 0) {
+    assert_int_equal(acquire_for(w->rival_lock, OTHER_MS), HF_OK);
+    hf_result result = adopt(w->lock, w->rival_owner, HF_WATCHDOG);
+    assert_true(wait_until(adopter_is_notified, w, HANG_MS));
+    assert_int_equal(hf_lock_release_as(w->lock, result.owner), HF_OK);
 }
 
-static void a_loss_is_told_before_it_is_adopted_again(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
-    assert_int_equal(acquire_for(w.rival_lock, OTHER_MS), HF_OK);
-    adopt(w.lock, w.rival_owner, HF_WATCHDOG);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
-    assert_int_equal(adopt_error(w.lock, w.rival_owner), HF_ELOST);
-    assert_int_equal(adopt_error(w.lock, w.rival_owner), HF_ENOTOWNER);
-    world_end(&w);
+WORLD_CASE(a_loss_is_reported_before_it_is_adopted_again) {
+    assert_int_equal(acquire_for(w->rival_lock, OTHER_MS), HF_OK);
+    adopt(w->lock, w->rival_owner, HF_WATCHDOG);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
+    assert_int_equal(adopt_error(w->lock, w->rival_owner), HF_ELOST);
+    assert_int_equal(adopt_error(w->lock, w->rival_owner), HF_ENOTOWNER);
 }
 
-static void ones_own_handle(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(ones_own_handle) {
     hf_result result = HF_RESULT_INIT;
-    world_begin(&w, NULL);
-    assert_int_equal(acquire_for(w.lock, OTHER_MS), HF_OK);
-    assert_int_equal(hf_lock_adopt(w.lock, w.owner, HF_WATCHDOG, &result), HF_OK);
+    assert_int_equal(acquire_for(w->lock, OTHER_MS), HF_OK);
+    assert_int_equal(hf_lock_adopt(w->lock, w->owner, HF_WATCHDOG, &result), HF_OK);
     assert_true(result.owner == hf_owner_self());
     assert_int_equal(result.count, 1);
-    assert_true(hf_lock_remaining_ms(w.lock) > OTHER_MS);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_true(world_free(&w));
-    world_end(&w);
+    assert_true(hf_lock_remaining_ms(w->lock) > OTHER_MS);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_true(world_free(w));
 }
 
-static void as_an_operation(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(as_an_operation) {
     hf_op *op;
     hf_result result = HF_RESULT_INIT;
-    world_begin(&w, NULL);
-    assert_int_equal(acquire_for(w.rival_lock, OTHER_MS), HF_OK);
-    assert_int_equal(hf_lock_adopt_start(w.lock, w.rival_owner, HF_WATCHDOG, NULL, NULL, &op),
+    assert_int_equal(acquire_for(w->rival_lock, OTHER_MS), HF_OK);
+    assert_int_equal(hf_lock_adopt_start(w->lock, w->rival_owner, HF_WATCHDOG, NULL, NULL, &op),
                      HF_OK);
     assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_OK);
     assert_int_equal(result.count, 1);
     hf_op_free(op);
-    assert_int_equal(hf_lock_release_as(w.lock, result.owner), HF_OK);
-    assert_true(world_free(&w));
-    world_end(&w);
+    assert_int_equal(hf_lock_release_as(w->lock, result.owner), HF_OK);
+    assert_true(world_free(w));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(it_is_kept_and_given_back),
-        cmocka_unit_test(a_client_that_is_gone_leaves_its_hold),
-        cmocka_unit_test(its_count_comes_with_it),
-        cmocka_unit_test(twice_is_once),
-        cmocka_unit_test(its_owner_may_hold_other_locks),
-        cmocka_unit_test(two_clients_with_one_handle),
-        cmocka_unit_test(what_is_not_there),
-        cmocka_unit_test(what_is_no_handle),
-        cmocka_unit_test(every_kind_that_has_a_handle),
-        cmocka_unit_test(a_fenced_one_draws_a_token),
-        cmocka_unit_test(of_another_kind),
-        cmocka_unit_test(what_does_not_offer_it),
-        cmocka_unit_test(it_is_renewed_and_its_loss_is_told),
-        cmocka_unit_test(a_survey_shows_who_has_adopted_it),
-        cmocka_unit_test(a_loss_is_told_before_it_is_adopted_again),
-        cmocka_unit_test(ones_own_handle),
-        cmocka_unit_test(as_an_operation),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -6,7 +6,8 @@
  * only when it is readable; whatever works with the first must work with the second. A wake-up that
  * the descriptor misses would hang the second loop, one too many would keep it from ever resting.
  */
-#include "lock/world.h"
+#include "support/case.h"
+#include "support/world.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -55,7 +56,7 @@ static int turn(struct bench *b, int64_t limit_ms) {
 /* NOLINTNEXTLINE(bugprone-macro-parentheses): it names a variable */
 #define FOR_BOTH_LOOPS(by_poll) for (int by_poll = 0; by_poll <= 1; by_poll++)
 
-struct told {
+struct completion {
     int calls;
     hf_op *op;
     hf_result result;
@@ -63,63 +64,62 @@ struct told {
 };
 
 static void on_done(hf_op *op, const hf_result *result, void *user) {
-    struct told *told = user;
-    told->calls++;
-    told->op = op;
-    told->result = *result;
-    told->thread = pthread_self();
+    struct completion *completion = user;
+    completion->calls++;
+    completion->op = op;
+    completion->result = *result;
+    completion->thread = pthread_self();
 }
 
-static void run_until_told(struct bench *b, struct told *told) {
+static void run_until_completion(struct bench *b, struct completion *completion) {
     int64_t end_ms = now_ms() + HANG_MS;
-    while (told->calls == 0) {
+    while (completion->calls == 0) {
         assert_true(now_ms() < end_ms);
         assert_true(turn(b, HANG_MS) >= 0);
     }
-    assert_int_equal(told->calls, 1);
-    assert_true(pthread_equal(told->thread, pthread_self()));
+    assert_int_equal(completion->calls, 1);
+    assert_true(pthread_equal(completion->thread, pthread_self()));
 }
 
 static hf_result acquire(struct bench *b, hf_owner owner, int64_t wait_ms) {
-    struct told told = {0};
+    struct completion completion = {0};
     hf_acquire_options options = world_wait_for(wait_ms, HF_WATCHDOG);
     options.owner = owner;
-    assert_int_equal(hf_lock_acquire_start(b->lock, &options, on_done, &told, NULL), HF_OK);
-    run_until_told(b, &told);
-    return told.result;
+    assert_int_equal(hf_lock_acquire_start(b->lock, &options, on_done, &completion, NULL), HF_OK);
+    run_until_completion(b, &completion);
+    return completion.result;
 }
 
 static int release(struct bench *b, hf_owner owner) {
-    struct told told = {0};
-    assert_int_equal(hf_lock_release_start(b->lock, owner, on_done, &told, NULL), HF_OK);
-    run_until_told(b, &told);
-    return told.result.code;
+    struct completion completion = {0};
+    assert_int_equal(hf_lock_release_start(b->lock, owner, on_done, &completion, NULL), HF_OK);
+    run_until_completion(b, &completion);
+    return completion.result.code;
 }
 
 /* ---- Every verb ---- */
 
 static int64_t ask(struct bench *b, int (*start)(hf_lock *, hf_callback, void *, hf_op **)) {
-    struct told told = {0};
+    struct completion completion = {0};
     hf_op *op;
-    assert_int_equal(start(b->lock, on_done, &told, &op), HF_OK);
-    run_until_told(b, &told);
-    assert_ptr_equal(told.op, op);
+    assert_int_equal(start(b->lock, on_done, &completion, &op), HF_OK);
+    run_until_completion(b, &completion);
+    assert_ptr_equal(completion.op, op);
     hf_op_free(op);
-    assert_int_equal(told.result.code, HF_OK);
-    return told.result.value;
+    assert_int_equal(completion.result.code, HF_OK);
+    return completion.result.value;
 }
 
 static int64_t ask_of(struct bench *b, hf_owner owner,
                       int (*start)(hf_lock *, hf_owner, hf_callback, void *, hf_op **)) {
-    struct told told = {0};
-    assert_int_equal(start(b->lock, owner, on_done, &told, NULL), HF_OK);
-    run_until_told(b, &told);
-    assert_int_equal(told.result.code, HF_OK);
-    return told.result.value;
+    struct completion completion = {0};
+    assert_int_equal(start(b->lock, owner, on_done, &completion, NULL), HF_OK);
+    run_until_completion(b, &completion);
+    assert_int_equal(completion.result.code, HF_OK);
+    return completion.result.value;
 }
 
-static void every_verb(void **state) {
-    (void)state;
+CASE(every_verb) {
     FOR_BOTH_LOOPS(by_poll) {
         struct bench b;
         bench_begin(&b, by_poll, 60000);
@@ -134,38 +134,34 @@ static void every_verb(void **state) {
         bool by_session = server_is_other(b.w.server); /* and asked by another owner than its own */
         int64_t ttl_ms = ask(&b, hf_lock_ttl_ms_start);
         assert_true(by_session ? ttl_ms == -1 : ttl_ms > 30000);
-        struct told told = {0};
-        assert_int_equal(hf_lock_extend_start(b.lock, 9, 90000, on_done, &told, NULL), HF_OK);
-        run_until_told(&b, &told);
-        assert_int_equal(told.result.code, HF_OK);
-        assert_true(told.result.remaining_ms > (by_session ? 30000 : 60000));
+        struct completion completion = {0};
+        assert_int_equal(hf_lock_extend_start(b.lock, 9, 90000, on_done, &completion, NULL), HF_OK);
+        run_until_completion(&b, &completion);
+        assert_int_equal(completion.result.code, HF_OK);
+        assert_true(completion.result.remaining_ms > (by_session ? 30000 : 60000));
         assert_int_equal(release(&b, 9), HF_OK);
         assert_int_equal(release(&b, 9), HF_OK);
         assert_int_equal(release(&b, 9), HF_ENOTOWNER);
         assert_int_equal(ask(&b, hf_lock_break_start), 0);
         assert_int_equal(acquire(&b, 0, 0).code, HF_OK);
         assert_int_equal(ask(&b, hf_lock_break_start), 1);
-        memset(&told, 0, sizeof told);
-        assert_int_equal(hf_ping_start(b.client, on_done, &told, NULL), HF_OK);
-        run_until_told(&b, &told);
-        assert_int_equal(told.result.code, HF_OK);
+        memset(&completion, 0, sizeof completion);
+        assert_int_equal(hf_ping_start(b.client, on_done, &completion, NULL), HF_OK);
+        run_until_completion(&b, &completion);
+        assert_int_equal(completion.result.code, HF_OK);
         bench_end(&b);
     }
 }
 
 /* Synchronous verbs need no dispatching. */
-static void synchronous_verbs_work_beside(void **state) {
-    (void)state;
-    struct bench b;
-    bench_begin(&b, false, 60000);
-    assert_int_equal(hf_lock_acquire(b.lock), HF_OK);
-    assert_int_equal(acquire(&b, 0, 0).code, HF_EBUSY);
-    assert_int_equal(hf_lock_release(b.lock), HF_OK);
-    hf_result result = acquire(&b, 0, 0);
+CASE_IN(synchronous_verbs_work_beside, struct bench, b, bench_begin, bench_end, false, 60000) {
+    assert_int_equal(hf_lock_acquire(b->lock), HF_OK);
+    assert_int_equal(acquire(b, 0, 0).code, HF_EBUSY);
+    assert_int_equal(hf_lock_release(b->lock), HF_OK);
+    hf_result result = acquire(b, 0, 0);
     assert_int_equal(result.code, HF_OK);
-    assert_int_equal(hf_lock_try(b.lock), HF_EBUSY);
-    assert_int_equal(hf_lock_release_as(b.lock, result.owner), HF_OK);
-    bench_end(&b);
+    assert_int_equal(hf_lock_try(b->lock), HF_EBUSY);
+    assert_int_equal(hf_lock_release_as(b->lock, result.owner), HF_OK);
 }
 
 /* ---- Waiting ---- */
@@ -188,11 +184,10 @@ static void turn_until_it_rests(struct bench *b, size_t attempts) {
     assert_int_equal(turn(b, 50), 0);
 }
 
-static void a_wait_ends_by_release_timeout_and_cancel(void **state) {
-    (void)state;
+CASE(a_wait_ends_by_release_timeout_and_cancel) {
     FOR_BOTH_LOOPS(by_poll) {
         struct bench b;
-        struct told waiting = {0};
+        struct completion waiting = {0};
         hf_op *op;
         bench_begin(&b, by_poll, 60000);
         assert_int_equal(hf_lock_acquire(b.w.rival_lock), HF_OK);
@@ -204,7 +199,7 @@ static void a_wait_ends_by_release_timeout_and_cancel(void **state) {
         assert_int_equal(hf_lock_acquire_start(b.lock, NULL, on_done, &waiting, &op), HF_OK);
         turn_until_it_rests(&b, attempts);
         hf_op_cancel(op);
-        run_until_told(&b, &waiting);
+        run_until_completion(&b, &waiting);
         assert_int_equal(waiting.result.code, HF_ECANCELED);
         hf_op_free(op);
 
@@ -213,7 +208,7 @@ static void a_wait_ends_by_release_timeout_and_cancel(void **state) {
         assert_int_equal(hf_lock_acquire_start(b.lock, NULL, on_done, &waiting, NULL), HF_OK);
         turn_until_it_rests(&b, attempts);
         assert_int_equal(hf_lock_release(b.w.rival_lock), HF_OK);
-        run_until_told(&b, &waiting);
+        run_until_completion(&b, &waiting);
         assert_int_equal(waiting.result.code, HF_OK);
         assert_int_equal(release(&b, waiting.result.owner), HF_OK);
         bench_end(&b);
@@ -221,8 +216,7 @@ static void a_wait_ends_by_release_timeout_and_cancel(void **state) {
 }
 
 /* Timers too: a waiter enters when the other's lease ends, without a message. */
-static void a_wait_ends_with_the_others_lease(void **state) {
-    (void)state;
+CASE(a_wait_ends_with_the_others_lease) {
     FOR_BOTH_LOOPS(by_poll) {
         struct bench b;
         bench_begin(&b, by_poll, 60000);
@@ -239,39 +233,32 @@ static void a_wait_ends_with_the_others_lease(void **state) {
 }
 
 /* A loop that rests: with a waiter pending, the descriptor is quiet. */
-static void the_descriptor_is_quiet_when_there_is_nothing_to_do(void **state) {
-    (void)state;
-    struct bench b;
-    struct told waiting = {0};
-    bench_begin(&b, true, 60000);
-    assert_int_equal(hf_lock_acquire(b.w.rival_lock), HF_OK);
-    size_t attempts = proxy_seen(b.w.proxy, world_acquires(&b.w));
-    assert_int_equal(hf_lock_acquire_start(b.lock, NULL, on_done, &waiting, NULL), HF_OK);
-    turn_until_it_rests(&b, attempts);
-    struct pollfd fd = {.fd = hf_dispatch_fd(b.client), .events = POLLIN};
+CASE_IN(the_descriptor_is_quiet_when_there_is_nothing_to_do, struct bench, b, bench_begin,
+        bench_end, true, 60000) {
+    struct completion waiting = {0};
+    assert_int_equal(hf_lock_acquire(b->w.rival_lock), HF_OK);
+    size_t attempts = proxy_seen(b->w.proxy, world_acquires(&b->w));
+    assert_int_equal(hf_lock_acquire_start(b->lock, NULL, on_done, &waiting, NULL), HF_OK);
+    turn_until_it_rests(b, attempts);
+    struct pollfd fd = {.fd = hf_dispatch_fd(b->client), .events = POLLIN};
     assert_int_equal(poll(&fd, 1, 200), 0);
-    assert_int_equal(hf_dispatch(b.client, 0), 0);
+    assert_int_equal(hf_dispatch(b->client, 0), 0);
     assert_int_equal(poll(&fd, 1, 0), 0);
-    assert_int_equal(hf_lock_release(b.w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_release(b->w.rival_lock), HF_OK);
     assert_int_equal(poll(&fd, 1, HANG_MS), 1);
-    run_until_told(&b, &waiting);
-    assert_int_equal(release(&b, waiting.result.owner), HF_OK);
-    bench_end(&b);
+    run_until_completion(b, &waiting);
+    assert_int_equal(release(b, waiting.result.owner), HF_OK);
 }
 
-static void dispatch_waits_as_long_as_it_was_told(void **state) {
-    (void)state;
-    struct bench b;
-    bench_begin(&b, false, 60000);
-    assert_int_equal(hf_dispatch(b.client, 0), 0);
+CASE_IN(dispatch_waits_as_long_as_asked, struct bench, b, bench_begin, bench_end, false, 60000) {
+    assert_int_equal(hf_dispatch(b->client, 0), 0);
     int64_t start_ms = now_ms();
-    assert_int_equal(hf_dispatch(b.client, 150), 0);
+    assert_int_equal(hf_dispatch(b->client, 150), 0);
     assert_true(now_ms() - start_ms >= 150);
-    assert_int_equal(hf_dispatch(b.client, -2), HF_EINVAL);
+    assert_int_equal(hf_dispatch(b->client, -2), HF_EINVAL);
     assert_int_equal(hf_dispatch(NULL, 0), HF_EINVAL);
-    assert_int_equal(hf_dispatch(b.w.client, 0), HF_EINVAL); /* that one has a thread of its own */
-    assert_int_equal(hf_dispatch_fd(b.w.client), HF_EINVAL);
-    bench_end(&b);
+    assert_int_equal(hf_dispatch(b->w.client, 0), HF_EINVAL); /* that one has a thread of its own */
+    assert_int_equal(hf_dispatch_fd(b->w.client), HF_EINVAL);
 }
 
 /* ---- Many ---- */
@@ -304,8 +291,7 @@ static void chain_released(hf_op *op, const hf_result *result, void *user) {
         chain->errors++;
 }
 
-static void sixty_four_in_flight(void **state) {
-    (void)state;
+CASE(sixty_four_in_flight) {
     FOR_BOTH_LOOPS(by_poll) {
         struct bench b;
         bench_begin(&b, by_poll, 60000);
@@ -338,26 +324,23 @@ static void *dispatch_until_stopped(void *arg) {
 }
 
 /* Somebody else dispatches: then one may wait for operations, and must not dispatch too. */
-static void op_wait_while_another_thread_dispatches(void **state) {
-    (void)state;
-    struct bench b;
+CASE_IN(op_wait_while_another_thread_dispatches, struct bench, b, bench_begin, bench_end, false,
+        60000) {
     pthread_t thread;
-    bench_begin(&b, false, 60000);
-    struct dispatcher d = {.b = &b};
+    struct dispatcher d = {.b = b};
     assert_int_equal(pthread_create(&thread, NULL, dispatch_until_stopped, &d), 0);
     for (int i = 0; i < 100; i++) {
         hf_result result = HF_RESULT_INIT;
-        assert_int_equal(world_acquire_async(b.lock, 0, 0, &result), HF_OK);
-        assert_int_equal(world_release_async(b.lock, result.owner, NULL), HF_OK);
+        assert_int_equal(world_acquire_async(b->lock, 0, 0, &result), HF_OK);
+        assert_int_equal(world_release_async(b->lock, result.owner, NULL), HF_OK);
     }
     int busy = 0;
     for (int i = 0; i < 1000 && busy != HF_EBUSY; i++)
-        busy = hf_dispatch(b.client, 0);
+        busy = hf_dispatch(b->client, 0);
     assert_int_equal(busy, HF_EBUSY);
     atomic_store(&d.stop, true);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_true(d.result >= 0 || d.result == HF_EBUSY);
-    bench_end(&b);
 }
 
 static void *dispatch_for_ever(void *arg) {
@@ -368,41 +351,39 @@ static void *dispatch_for_ever(void *arg) {
     return NULL;
 }
 
-static void U59_close_ends_a_dispatch_and_runs_what_is_left(void **state) {
-    (void)state;
+CASE(U59_close_ends_a_dispatch_and_runs_the_rest) {
     struct bench b;
     pthread_t thread;
     bench_begin(&b, false, 60000);
     struct dispatcher d = {.b = &b};
-    struct told told = {0};
+    struct completion completion = {0};
     hf_op *op;
     assert_int_equal(hf_lock_acquire(b.w.rival_lock), HF_OK);
-    assert_int_equal(hf_lock_acquire_start(b.lock, NULL, on_done, &told, &op), HF_OK);
+    assert_int_equal(hf_lock_acquire_start(b.lock, NULL, on_done, &completion, &op), HF_OK);
     assert_int_equal(pthread_create(&thread, NULL, dispatch_for_ever, &d), 0);
     assert_true(wait_until(somebody_listens, b.w.server, HANG_MS));
     hf_lock_free(b.lock);
     assert_int_equal(hf_close(b.client), HF_OK);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_true(d.result == 0 || d.result == HF_ECLOSED);
-    assert_int_equal(told.calls, 1);
-    assert_int_equal(told.result.code, HF_ECLOSED);
+    assert_int_equal(completion.calls, 1);
+    assert_int_equal(completion.result.code, HF_ECLOSED);
     hf_op_free(op);
     world_end(&b.w);
 }
 
-static void U59_close_without_a_dispatch(void **state) {
-    (void)state;
+CASE(U59_close_without_a_dispatch) {
     struct bench b;
     bench_begin(&b, true, 60000);
-    struct told told[20];
-    memset(told, 0, sizeof told);
+    struct completion completion[20];
+    memset(completion, 0, sizeof completion);
     for (int i = 0; i < 20; i++)
-        assert_int_equal(hf_lock_acquire_start(b.lock, NULL, on_done, &told[i], NULL), HF_OK);
+        assert_int_equal(hf_lock_acquire_start(b.lock, NULL, on_done, &completion[i], NULL), HF_OK);
     hf_lock_free(b.lock);
     assert_int_equal(hf_close(b.client), HF_OK); /* nobody has called hf_dispatch() ever */
     for (int i = 0; i < 20; i++) {
-        assert_int_equal(told[i].calls, 1);
-        assert_int_equal(told[i].result.code, HF_ECLOSED);
+        assert_int_equal(completion[i].calls, 1);
+        assert_int_equal(completion[i].result.code, HF_ECLOSED);
     }
     world_end(&b.w);
 }
@@ -413,21 +394,17 @@ static bool renewed(void *client) {
     return world_stats(client).renewals >= 3;
 }
 
-/* Nobody dispatches, and the lock is renewed all the same. */
-static void renewals_do_not_need_a_dispatch(void **state) {
-    (void)state;
-    struct bench b;
-    bench_begin(&b, false, ENDURING_MS);
-    hf_result result = acquire(&b, 0, 0);
+/* No thread dispatches, and the lock is renewed all the same. */
+CASE_IN(renewals_do_not_need_a_dispatch, struct bench, b, bench_begin, bench_end, false,
+        ENDURING_MS) {
+    hf_result result = acquire(b, 0, 0);
     assert_int_equal(result.code, HF_OK);
-    assert_true(wait_until(renewed, b.client, HANG_MS));
-    assert_true(hf_lock_remaining_ms_as(b.lock, result.owner) > 0);
-    assert_int_equal(release(&b, result.owner), HF_OK);
-    bench_end(&b);
+    assert_true(wait_until(renewed, b->client, HANG_MS));
+    assert_true(hf_lock_remaining_ms_as(b->lock, result.owner) > 0);
+    assert_int_equal(release(b, result.owner), HF_OK);
 }
 
-static void losses_are_told_in_a_dispatch(void **state) {
-    (void)state;
+CASE(losses_are_reported_in_a_dispatch) {
     FOR_BOTH_LOOPS(by_poll) {
         struct bench b;
         struct world_events events = {0};
@@ -450,8 +427,7 @@ static void losses_are_told_in_a_dispatch(void **state) {
 }
 
 /* The connection it drives may be lost at any time. */
-static void reconnects_while_dispatching(void **state) {
-    (void)state;
+CASE(reconnects_while_dispatching) {
     FOR_BOTH_LOOPS(by_poll) {
         struct bench b;
         bench_begin(&b, by_poll, 60000);
@@ -466,21 +442,4 @@ static void reconnects_while_dispatching(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_verb),
-        cmocka_unit_test(synchronous_verbs_work_beside),
-        cmocka_unit_test(a_wait_ends_by_release_timeout_and_cancel),
-        cmocka_unit_test(a_wait_ends_with_the_others_lease),
-        cmocka_unit_test(the_descriptor_is_quiet_when_there_is_nothing_to_do),
-        cmocka_unit_test(dispatch_waits_as_long_as_it_was_told),
-        cmocka_unit_test(sixty_four_in_flight),
-        cmocka_unit_test(op_wait_while_another_thread_dispatches),
-        cmocka_unit_test(U59_close_ends_a_dispatch_and_runs_what_is_left),
-        cmocka_unit_test(U59_close_without_a_dispatch),
-        cmocka_unit_test(renewals_do_not_need_a_dispatch),
-        cmocka_unit_test(losses_are_told_in_a_dispatch),
-        cmocka_unit_test(reconnects_while_dispatching),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

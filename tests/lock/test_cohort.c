@@ -5,6 +5,7 @@
  * owner, once. What goes wrong is in test_cohort_faults.c, many at once in test_cohort_stress.c.
  */
 #include "lock/cohort.h"
+#include "support/case.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 /* The one field of the lock's hash, if it is held once; the one node. */
 static void expect_one_holder(struct world *w) {
     if (server_is_other(w->server)) {
-        assert_int_equal(server_in_line(w->server, WORLD_NAME), 1);
+        assert_int_equal(server_queued(w->server, WORLD_NAME), 1);
         return;
     }
     assert_int_equal(cmd_int(w->server, "HLEN %s", WORLD_NAME), 1);
@@ -33,220 +34,184 @@ static void expect_inside(hf_lock *lock, hf_owner owner, int64_t count) {
     assert_int_equal(hf_lock_remaining_ms_as(lock, owner) > 0, count > 0);
 }
 
-static void passes_on_in_order(void **state) {
-    (void)state;
-    struct world w;
+COHORT_CASE(passes_on_in_order) {
     hf_op *ops[5];
-    cohort_begin(&w, NULL, 1000, COHORT_LONG_MS);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     for (hf_owner i = 0; i < 5; i++)
-        ops[i] = cohort_start(w.lock, 11 + i, HF_FOREVER, NULL);
-    cohort_all_have_come(w.lock);
-    size_t acquires = proxy_seen(w.proxy, world_acquires(&w)),
-           releases = proxy_seen(w.proxy, world_releases(&w));
-    expect_inside(w.lock, hf_owner_self(), 1);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+        ops[i] = cohort_start(w->lock, 11 + i, HF_FOREVER, NULL);
+    cohort_all_have_come(w->lock);
+    size_t acquires = proxy_seen(w->proxy, world_acquires(w)),
+           releases = proxy_seen(w->proxy, world_releases(w));
+    expect_inside(w->lock, hf_owner_self(), 1);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
     for (hf_owner i = 0; i < 5; i++) {
         assert_int_equal(cohort_join(ops[i]), HF_OK);
         for (hf_owner other = 0; other < 5; other++)
-            expect_inside(w.lock, 11 + other, other == i);
-        expect_inside(w.lock, hf_owner_self(), 0);
-        expect_one_holder(&w);
+            expect_inside(w->lock, 11 + other, other == i);
+        expect_inside(w->lock, hf_owner_self(), 0);
+        expect_one_holder(w);
         for (hf_owner later = i + 1; later < 5; later++)
             assert_true(cohort_is_pending(ops[later]));
-        assert_int_equal(proxy_seen(w.proxy, world_releases(&w)), releases);
-        assert_int_equal(hf_lock_release_as(w.lock, 11 + i), HF_OK);
+        assert_int_equal(proxy_seen(w->proxy, world_releases(w)), releases);
+        assert_int_equal(hf_lock_release_as(w->lock, 11 + i), HF_OK);
     }
-    assert_true(world_free(&w));
-    assert_int_equal(proxy_seen(w.proxy, world_acquires(&w)), acquires);
-    assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
-    world_end(&w);
+    assert_true(world_free(w));
+    assert_int_equal(proxy_seen(w->proxy, world_acquires(w)), acquires);
+    assert_int_equal(hf_lock_release(w->lock), HF_ENOTOWNER);
 }
 
-static void nests(void **state) {
-    (void)state;
-    struct world w;
+COHORT_CASE(nests) {
     hf_result result = HF_RESULT_INIT;
-    cohort_begin(&w, NULL, 1000, COHORT_LONG_MS);
     for (int i = 1; i <= 3; i++) {
-        assert_int_equal(hf_lock_acquire_with(w.lock, NULL, &result), HF_OK);
+        assert_int_equal(hf_lock_acquire_with(w->lock, NULL, &result), HF_OK);
         assert_int_equal(result.count, i);
-        expect_one_holder(&w);
-        expect_inside(w.lock, hf_owner_self(), i);
+        expect_one_holder(w);
+        expect_inside(w->lock, hf_owner_self(), i);
     }
-    hf_op *next = cohort_start(w.lock, 11, HF_FOREVER, NULL);
-    cohort_all_have_come(w.lock);
+    hf_op *next = cohort_start(w->lock, 11, HF_FOREVER, NULL);
+    cohort_all_have_come(w->lock);
     for (int i = 2; i >= 1; i--) {
-        assert_int_equal(hf_lock_release(w.lock), HF_OK);
-        expect_inside(w.lock, hf_owner_self(), i);
+        assert_int_equal(hf_lock_release(w->lock), HF_OK);
+        expect_inside(w->lock, hf_owner_self(), i);
         assert_true(cohort_is_pending(next));
     }
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
     assert_int_equal(cohort_join(next), HF_OK);
-    assert_int_equal(hf_lock_release_as(w.lock, 11), HF_OK);
-    assert_true(world_free(&w));
-    world_end(&w);
+    assert_int_equal(hf_lock_release_as(w->lock, 11), HF_OK);
+    assert_true(world_free(w));
 }
 
-static void not_reentrant(void **state) {
-    (void)state;
-    struct world w;
-    cohort_begin(&w, NULL, 1000, COHORT_LONG_MS);
-    hf_lock *once = cohort_lock(w.client, HF_PLAIN, HF_NONREENTRANT, 1000, COHORT_LONG_MS);
+COHORT_CASE(not_reentrant) {
+    hf_lock *once = cohort_lock(w->client, HF_PLAIN, HF_NONREENTRANT, 1000, COHORT_LONG_MS);
     assert_int_equal(hf_lock_acquire(once), HF_OK);
     assert_int_equal(hf_lock_acquire(once), HF_EDEADLK);
     assert_int_equal(hf_lock_release(once), HF_OK);
-    assert_true(world_free(&w));
+    assert_true(world_free(w));
     hf_lock_free(once);
-    world_end(&w);
 }
 
 /* All handles of a client on one name are of one cohort, and what was acquired outlives its handle. */
-static void handles_share_it(void **state) {
-    (void)state;
-    struct world w;
-    cohort_begin(&w, NULL, 1000, COHORT_LONG_MS);
-    hf_lock *other = cohort_lock(w.client, HF_PLAIN, 0, 1000, COHORT_LONG_MS);
+COHORT_CASE(handles_share_it) {
+    hf_lock *other = cohort_lock(w->client, HF_PLAIN, 0, 1000, COHORT_LONG_MS);
     assert_int_equal(hf_lock_acquire(other), HF_OK);
     hf_lock_free(other);
-    expect_inside(w.lock, hf_owner_self(), 1);
-    hf_op *next = cohort_start(w.lock, 11, HF_FOREVER, NULL);
-    cohort_all_have_come(w.lock);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    expect_inside(w->lock, hf_owner_self(), 1);
+    hf_op *next = cohort_start(w->lock, 11, HF_FOREVER, NULL);
+    cohort_all_have_come(w->lock);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
     assert_int_equal(cohort_join(next), HF_OK);
-    assert_int_equal(hf_lock_release_as(w.lock, 11), HF_OK);
-    assert_true(world_free(&w));
-    world_end(&w);
+    assert_int_equal(hf_lock_release_as(w->lock, 11), HF_OK);
+    assert_true(world_free(w));
 }
 
 /* To others it is one owner, to other handles of the same client too. */
-static void excludes_others(void **state) {
-    (void)state;
-    struct world w;
+COHORT_CASE(excludes_others) {
     hf_lock *plain;
-    cohort_begin(&w, NULL, 1000, COHORT_LONG_MS);
-    assert_int_equal(hf_lock_new(w.client, WORLD_NAME, &plain), HF_OK);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    assert_int_equal(hf_lock_try(w.rival_lock), HF_EBUSY);
+    assert_int_equal(hf_lock_new(w->client, WORLD_NAME, &plain), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_int_equal(hf_lock_try(w->rival_lock), HF_EBUSY);
     assert_int_equal(hf_lock_try(plain), HF_EBUSY);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_int_equal(hf_lock_try(w.rival_lock), HF_OK);
-    assert_int_equal(hf_lock_try(w.lock), HF_EBUSY);
-    assert_int_equal(hf_lock_acquire_for(w.lock, 50), HF_ETIMEDOUT);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
-    assert_int_equal(hf_lock_try(w.lock), HF_OK);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_int_equal(hf_lock_try(w->rival_lock), HF_OK);
+    assert_int_equal(hf_lock_try(w->lock), HF_EBUSY);
+    assert_int_equal(hf_lock_acquire_for(w->lock, 50), HF_ETIMEDOUT);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
+    assert_int_equal(hf_lock_try(w->lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
     hf_lock_free(plain);
-    world_end(&w);
 }
 
-static void questions(void **state) {
-    (void)state;
-    struct world w;
+COHORT_CASE(questions) {
     bool locked;
     int64_t ttl_ms;
     hf_lock_info *info;
-    cohort_begin(&w, NULL, 1000, COHORT_LONG_MS);
-    assert_int_equal(hf_lock_is_locked(w.lock, &locked), HF_OK);
+    assert_int_equal(hf_lock_is_locked(w->lock, &locked), HF_OK);
     assert_false(locked);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    assert_int_equal(hf_lock_is_locked(w.lock, &locked), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_int_equal(hf_lock_is_locked(w->lock, &locked), HF_OK);
     assert_true(locked);
-    assert_int_equal(hf_lock_ttl_ms(w.lock, &ttl_ms), HF_OK);
+    assert_int_equal(hf_lock_ttl_ms(w->lock, &ttl_ms), HF_OK);
     assert_true(ttl_ms > 0 && ttl_ms <= 60000);
-    assert_int_equal(hf_lock_inspect(w.lock, &info), HF_OK);
+    assert_int_equal(hf_lock_inspect(w->lock, &info), HF_OK);
     assert_int_equal(info->holders_len, 1);
     assert_int_equal(info->holders[0]->count, 1);
-    assert_memory_equal(info->holders[0]->owner, hf_client_id(w.client), 36);
+    assert_memory_equal(info->holders[0]->owner, hf_client_id(w->client), 36);
     hf_lock_info_free(info);
-    if (!server_is_other(w.server)) {
+    if (!server_is_other(w->server)) {
         hf_facts *facts;
-        assert_int_equal(hf_lock_facts(w.lock, &facts), HF_OK);
+        assert_int_equal(hf_lock_facts(w->lock, &facts), HF_OK);
         hf_facts_free(facts);
     }
-    assert_int_equal(hf_lock_adopt(w.lock, w.rival_owner, 60000, NULL), HF_ENOTSUP);
-    assert_int_equal(hf_lock_token(w.lock, &ttl_ms), HF_ENOTSUP);
-    assert_string_equal(hf_lock_name(w.lock, NULL), WORLD_NAME);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
+    assert_int_equal(hf_lock_adopt(w->lock, w->rival_owner, 60000, NULL), HF_ENOTSUP);
+    assert_int_equal(hf_lock_token(w->lock, &ttl_ms), HF_ENOTSUP);
+    assert_string_equal(hf_lock_name(w->lock, NULL), WORLD_NAME);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
 }
 
 /* ---- Limits ---- */
 
-/* The server hears of it after so many passes, although somebody of this process waits. */
-static void goes_back_after_passes(void **state) {
-    (void)state;
-    struct world w;
+/* The lock is released at the server after this many passes, although another thread of this
+ * process waits. */
+CASE_IN(goes_back_after_passes, struct world, w, cohort_begin, world_end, NULL, 2, COHORT_LONG_MS) {
     hf_op *ops[4];
-    cohort_begin(&w, NULL, 2, COHORT_LONG_MS);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     for (hf_owner i = 0; i < 4; i++)
-        ops[i] = cohort_start(w.lock, 11 + i, HF_FOREVER, NULL);
-    cohort_all_have_come(w.lock);
-    size_t releases = proxy_seen(w.proxy, world_releases(&w));
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+        ops[i] = cohort_start(w->lock, 11 + i, HF_FOREVER, NULL);
+    cohort_all_have_come(w->lock);
+    size_t releases = proxy_seen(w->proxy, world_releases(w));
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
     for (hf_owner i = 0; i < 4; i++) {
         assert_int_equal(cohort_join(ops[i]), HF_OK);
-        assert_int_equal(proxy_seen(w.proxy, world_releases(&w)) - releases, i < 2 ? 0 : 1);
-        assert_int_equal(hf_lock_release_as(w.lock, 11 + i), HF_OK);
+        assert_int_equal(proxy_seen(w->proxy, world_releases(w)) - releases, i < 2 ? 0 : 1);
+        assert_int_equal(hf_lock_release_as(w->lock, 11 + i), HF_OK);
     }
-    assert_true(world_free(&w));
-    world_end(&w);
+    assert_true(world_free(w));
 }
 
-static void goes_back_after_time(void **state) {
-    (void)state;
-    struct world w;
-    cohort_begin(&w, NULL, 1000, 1);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    hf_op *next = cohort_start(w.lock, 11, HF_FOREVER, NULL);
-    cohort_all_have_come(w.lock);
-    size_t releases = proxy_seen(w.proxy, world_releases(&w));
-    sleep_ms(5);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_int_equal(proxy_seen(w.proxy, world_releases(&w)), releases + 1);
+CASE_IN(goes_back_after_time, struct world, w, cohort_begin, world_end, NULL, 1000, 1) {
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    hf_op *next = cohort_start(w->lock, 11, HF_FOREVER, NULL);
+    cohort_all_have_come(w->lock);
+    size_t releases = proxy_seen(w->proxy, world_releases(w));
+    cohort_outlast_turn();
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_int_equal(proxy_seen(w->proxy, world_releases(w)), releases + 1);
     assert_int_equal(cohort_join(next), HF_OK);
-    assert_int_equal(hf_lock_release_as(w.lock, 11), HF_OK);
-    world_end(&w);
+    assert_int_equal(hf_lock_release_as(w->lock, 11), HF_OK);
 }
 
-/* Whoever comes again is behind those who wait elsewhere: here because its command is kept back. */
-static void others_are_let_in(void **state) {
-    (void)state;
-    struct world w;
+/* A client that arrives again is behind the waiters elsewhere: here because its command is kept back. */
+CASE_IN(others_are_let_in, struct world, w, cohort_begin, world_end, NULL, 1, COHORT_LONG_MS) {
     hf_cancel *none = NULL;
-    cohort_begin(&w, NULL, 1, COHORT_LONG_MS);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    hf_op *first = cohort_start(w.lock, 11, HF_FOREVER, none);
-    hf_op *second = cohort_start(w.lock, 12, HF_FOREVER, none);
-    cohort_all_have_come(w.lock);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    hf_op *first = cohort_start(w->lock, 11, HF_FOREVER, none);
+    hf_op *second = cohort_start(w->lock, 12, HF_FOREVER, none);
+    cohort_all_have_come(w->lock);
     struct world_caller rival;
-    world_call_acquire(&rival, w.rival_lock, world_wait_for(HANG_MS, HF_WATCHDOG));
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    world_call_acquire(&rival, w->rival_lock, world_wait_for(HANG_MS, HF_WATCHDOG));
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
     assert_int_equal(cohort_join(first), HF_OK);
     assert_false(atomic_load(&rival.done));
-    proxy_stall_request(w.proxy, world_acquires(&w));
-    assert_int_equal(hf_lock_release_as(w.lock, 11), HF_OK);
+    proxy_stall_request(w->proxy, world_acquires(w));
+    assert_int_equal(hf_lock_release_as(w->lock, 11), HF_OK);
     assert_int_equal(world_join(&rival), HF_OK);
     assert_true(cohort_is_pending(second));
-    assert_true(proxy_wait_held(w.proxy, HANG_MS));
-    assert_true(proxy_release_held(w.proxy) > 0);
-    assert_int_equal(hf_lock_release_as(w.rival_lock, rival.owner), HF_OK);
+    assert_true(proxy_wait_held(w->proxy, HANG_MS));
+    assert_true(proxy_release_held(w->proxy) > 0);
+    assert_int_equal(hf_lock_release_as(w->rival_lock, rival.owner), HF_OK);
     assert_int_equal(cohort_join(second), HF_OK);
-    assert_int_equal(hf_lock_release_as(w.lock, 12), HF_OK);
-    world_end(&w);
+    assert_int_equal(hf_lock_release_as(w->lock, 12), HF_OK);
 }
 
-static bool is_in_line(void *arg) {
+static bool is_queued(void *arg) {
     struct server *server = ((struct world *)arg)->server;
     return server_is_other(server)
-               ? server_in_line(server, WORLD_NAME) > 1
+               ? server_queued(server, WORLD_NAME) > 1
                : cmd_int(server, "LLEN redisson_lock_queue:{%s}", WORLD_NAME) > 0;
 }
 
 /* With a fair lock it is the server that lets them in, in their turn. */
-static void others_have_their_turn(void **state) {
-    (void)state;
+CASE(others_have_their_turn) {
     struct world w;
     hf_lock *rival_lock;
     hf_lock_options fair = HF_LOCK_INIT;
@@ -262,7 +227,7 @@ static void others_have_their_turn(void **state) {
         cohort_all_have_come(lock);
         struct world_caller rival;
         world_call_acquire(&rival, rival_lock, world_wait_for(HANG_MS, HF_WATCHDOG));
-        assert_true(wait_until(is_in_line, &w, HANG_MS));
+        assert_true(wait_until(is_queued, &w, HANG_MS));
         assert_int_equal(hf_lock_release(lock), HF_OK);
         assert_int_equal(cohort_join(first), HF_OK);
         assert_int_equal(hf_lock_release_as(lock, 11), HF_OK);
@@ -279,18 +244,15 @@ static void others_have_their_turn(void **state) {
 
 /* ---- Waits that end ---- */
 
-static void waits_end(void **state) {
-    (void)state;
-    struct world w;
+COHORT_CASE(waits_end) {
     hf_cancel *cancel;
-    cohort_begin(&w, NULL, 1000, COHORT_LONG_MS);
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    hf_op *in_time = cohort_start(w.lock, 11, 50, NULL);
-    hf_op *cancelled = cohort_start(w.lock, 12, HF_FOREVER, NULL);
-    hf_op *switched = cohort_start(w.lock, 13, HF_FOREVER, cancel);
-    hf_op *stays = cohort_start(w.lock, 14, HF_FOREVER, NULL);
-    hf_op *once = cohort_start(w.lock, 15, 0, NULL);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    hf_op *in_time = cohort_start(w->lock, 11, 50, NULL);
+    hf_op *cancelled = cohort_start(w->lock, 12, HF_FOREVER, NULL);
+    hf_op *switched = cohort_start(w->lock, 13, HF_FOREVER, cancel);
+    hf_op *stays = cohort_start(w->lock, 14, HF_FOREVER, NULL);
+    hf_op *once = cohort_start(w->lock, 15, 0, NULL);
     assert_int_equal(cohort_join(once), HF_EBUSY);
     hf_op_cancel(cancelled);
     assert_int_equal(cohort_join(cancelled), HF_ECANCELED);
@@ -298,69 +260,56 @@ static void waits_end(void **state) {
     assert_int_equal(cohort_join(switched), HF_ECANCELED);
     assert_int_equal(cohort_join(in_time), HF_ETIMEDOUT);
     assert_true(cohort_is_pending(stays));
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
     assert_int_equal(cohort_join(stays), HF_OK);
-    assert_int_equal(hf_lock_release_as(w.lock, 14), HF_OK);
-    assert_true(world_free(&w));
+    assert_int_equal(hf_lock_release_as(w->lock, 14), HF_OK);
+    assert_true(world_free(w));
     hf_cancel_free(cancel);
-    world_end(&w);
 }
 
-/* Nobody is left who wants it: what was asked of the server is taken back. */
-static void nobody_waits_any_more(void **state) {
-    (void)state;
-    struct world w;
-    cohort_begin(&w, NULL, 1000, COHORT_LONG_MS);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
-    hf_op *op = cohort_start(w.lock, 11, HF_FOREVER, NULL);
-    cohort_all_have_come(w.lock);
+/* No thread wants it any more: the acquire at the server is taken back. */
+COHORT_CASE(no_waiter_is_left) {
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    hf_op *op = cohort_start(w->lock, 11, HF_FOREVER, NULL);
+    cohort_all_have_come(w->lock);
     hf_op_cancel(op);
     assert_int_equal(cohort_join(op), HF_ECANCELED);
-    assert_int_equal(hf_lock_acquire_for(w.lock, 50), HF_ETIMEDOUT);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
-    assert_int_equal(hf_lock_acquire_for(w.lock, HANG_MS), HF_OK);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_true(world_wait_free(&w, HANG_MS));
-    world_end(&w);
+    assert_int_equal(hf_lock_acquire_for(w->lock, 50), HF_ETIMEDOUT);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
+    assert_int_equal(hf_lock_acquire_for(w->lock, HANG_MS), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_true(world_wait_free(w, HANG_MS));
 }
 
 /* ---- Leases ---- */
 
-static void leases_are_kept_here(void **state) {
-    (void)state;
-    struct world w;
+COHORT_CASE(leases_are_kept_here) {
     hf_acquire_options leased = world_wait_for(HANG_MS, 20000);
-    cohort_begin(&w, NULL, 1000, COHORT_LONG_MS);
-    assert_int_equal(hf_lock_acquire_with(w.lock, &leased, NULL), HF_OK);
-    int64_t left_ms = hf_lock_remaining_ms(w.lock);
+    assert_int_equal(hf_lock_acquire_with(w->lock, &leased, NULL), HF_OK);
+    int64_t left_ms = hf_lock_remaining_ms(w->lock);
     assert_true(left_ms > 0 && left_ms <= 20000);
-    assert_true(server_is_other(w.server) || pttl(w.server, WORLD_NAME) > 20000);
-    assert_int_equal(hf_lock_extend(w.lock, 40000), HF_OK);
-    assert_true(hf_lock_remaining_ms(w.lock) > 20000);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_int_equal(hf_lock_extend(w.lock, 40000), HF_ENOTOWNER);
+    assert_true(server_is_other(w->server) || pttl(w->server, WORLD_NAME) > 20000);
+    assert_int_equal(hf_lock_extend(w->lock, 40000), HF_OK);
+    assert_true(hf_lock_remaining_ms(w->lock) > 20000);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_int_equal(hf_lock_extend(w->lock, 40000), HF_ENOTOWNER);
     leased.acks = 1;
-    assert_int_equal(hf_lock_acquire_with(w.lock, &leased, NULL), HF_ENOTSUP);
-    world_end(&w);
+    assert_int_equal(hf_lock_acquire_with(w->lock, &leased, NULL), HF_ENOTSUP);
 }
 
 /* A lease that runs out is a loss for its owner, and the next is let in. */
-static void leases_run_out(void **state) {
-    (void)state;
-    struct world w;
+COHORT_CASE(leases_run_out) {
     struct world_events events = {0};
     hf_acquire_options brief = world_wait_for(HANG_MS, 200);
-    cohort_begin(&w, NULL, 1000, COHORT_LONG_MS);
-    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
-    world_acquire_brief(w.lock, &brief);
-    hf_op *next = cohort_start(w.lock, 11, HF_FOREVER, NULL);
+    assert_int_equal(hf_lock_on_lost(w->lock, world_on_event, &events), HF_OK);
+    world_acquire_brief(w->lock, &brief);
+    hf_op *next = cohort_start(w->lock, 11, HF_FOREVER, NULL);
     assert_int_equal(cohort_join(next), HF_OK);
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
-    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
-    expect_inside(w.lock, 11, 1);
-    assert_int_equal(hf_lock_release_as(w.lock, 11), HF_OK);
-    assert_true(world_free(&w));
-    world_end(&w);
+    assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
+    expect_inside(w->lock, 11, 1);
+    assert_int_equal(hf_lock_release_as(w->lock, 11), HF_OK);
+    assert_true(world_free(w));
 }
 
 /* ---- What is not offered ---- */
@@ -374,45 +323,22 @@ static void expect_refused(hf_client *client, hf_kind kind, unsigned flags, cons
     assert_non_null(strstr(hf_last_error()->text, words));
 }
 
-static void refusals(void **state) {
-    (void)state;
-    struct world w;
+COHORT_CASE(refusals) {
     hf_lock *lock = NULL;
     hf_lock_options options = HF_LOCK_INIT;
-    cohort_begin(&w, NULL, 1000, COHORT_LONG_MS);
-    expect_refused(w.client, HF_PLAIN, HF_FENCED, "no token of its own");
-    expect_refused(w.client, HF_READ, 0, "HF_PLAIN and HF_FAIR");
-    expect_refused(w.client, HF_WRITE, 0, "HF_PLAIN and HF_FAIR");
-    expect_refused(w.client, HF_PLAIN, HF_SPIN, "HF_NONREENTRANT only");
-    assert_int_equal(hf_lock_new_all(&w.lock, 1, &lock), HF_ENOTSUP);
+    expect_refused(w->client, HF_PLAIN, HF_FENCED, "draws no token");
+    expect_refused(w->client, HF_READ, 0, "HF_PLAIN, HF_FAIR or HF_STRING");
+    expect_refused(w->client, HF_WRITE, 0, "HF_PLAIN, HF_FAIR or HF_STRING");
+    expect_refused(w->client, HF_PLAIN, HF_SPIN, "HF_NONREENTRANT only");
+    assert_int_equal(hf_lock_new_all(&w->lock, 1, &lock), HF_ENOTSUP);
     options.flags = HF_COHORT;
     options.cohort_passes = 0;
-    assert_int_equal(hf_lock_new_with(w.client, "x", 1, &options, &lock), HF_EINVAL);
+    assert_int_equal(hf_lock_new_with(w->client, "x", 1, &options, &lock), HF_EINVAL);
     options.cohort_passes = 1;
     options.cohort_ms = 60001;
-    assert_int_equal(hf_lock_new_with(w.client, "x", 1, &options, &lock), HF_EINVAL);
+    assert_int_equal(hf_lock_new_with(w->client, "x", 1, &options, &lock), HF_EINVAL);
     options.cohort_ms = 1;
-    assert_int_equal(hf_lock_new_with(w.client, "", 0, &options, &lock), HF_EINVAL);
-    world_end(&w);
+    assert_int_equal(hf_lock_new_with(w->client, "", 0, &options, &lock), HF_EINVAL);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(passes_on_in_order),
-        cmocka_unit_test(nests),
-        cmocka_unit_test(not_reentrant),
-        cmocka_unit_test(handles_share_it),
-        cmocka_unit_test(excludes_others),
-        cmocka_unit_test(questions),
-        cmocka_unit_test(goes_back_after_passes),
-        cmocka_unit_test(goes_back_after_time),
-        cmocka_unit_test(others_are_let_in),
-        cmocka_unit_test(others_have_their_turn),
-        cmocka_unit_test(waits_end),
-        cmocka_unit_test(nobody_waits_any_more),
-        cmocka_unit_test(leases_are_kept_here),
-        cmocka_unit_test(leases_run_out),
-        cmocka_unit_test(refusals),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

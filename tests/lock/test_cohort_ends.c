@@ -1,8 +1,10 @@
 /*
- * HF_COHORT: what ends, and when. Clients that close while it is busy, single attempts, limited waits of threads that
- * were passed over, the oldest a hold may become; and what is said of it: errors, statistics, surveys.
+ * HF_COHORT: ends. Clients that close while it is busy, single attempts, limited waits of threads
+ * that were skipped, max_hold_ms; and its errors, statistics and surveys.
  */
 #include "lock/cohort.h"
+#include "support/case.h"
+#include "support/crowd.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,37 +54,31 @@ static void end_close(struct closer *closer) {
 
 static void close_busy(hf_kind kind, int64_t passes, unsigned after_ms) {
     struct world w;
-    pthread_t threads[LOOPERS];
+    struct crowd crowd = {0};
     hf_client *client;
     hf_options options = world_options();
     world_begin(&w, NULL);
     assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
     hf_lock *lock = cohort_lock(client, kind, 0, passes, 5);
     for (int i = 0; i < LOOPERS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, loop_until_closed, lock), 0);
-    sleep_ms(after_ms);
+        crowd_add(&crowd, loop_until_closed, lock);
+    linger(after_ms);
     struct closer closer;
     begin_close(&closer, client);
     end_close(&closer);
-    for (int i = 0; i < LOOPERS; i++) {
-        void *err;
-        assert_int_equal(pthread_join(threads[i], &err), 0);
-        assert_int_equal((intptr_t)err, HF_ECLOSED);
-    }
+    crowd_join_with(&crowd, (void *)(intptr_t)HF_ECLOSED);
     hf_lock_free(lock);
     world_end(&w);
 }
 
 /* Whatever goes on in that moment, nobody waits for what does not come any more. */
-static void closes_while_busy(void **state) {
-    (void)state;
+CASE(closes_while_busy) {
     for (unsigned i = 0; i < 60; i++)
         close_busy(i % 2 ? HF_FAIR : HF_PLAIN, 2, 3 + i % 13);
 }
 
-/* The server does not answer a release: those in line do not wait for that, and it is settled before the client ends. */
-static void closes_while_releasing(void **state) {
-    (void)state;
+/* The server does not answer a release: those in the queue do not wait for that, and it is settled before the client ends. */
+CASE(closes_while_releasing) {
     struct world w;
     hf_op *release = NULL, *waiters[3];
     struct closer closer;
@@ -91,7 +87,7 @@ static void closes_while_releasing(void **state) {
     for (hf_owner i = 0; i < 3; i++)
         waiters[i] = cohort_start(w.lock, 12 + i, HF_FOREVER, NULL);
     cohort_all_have_come(w.lock);
-    sleep_ms(5);
+    cohort_outlast_turn();
     proxy_stall_request(w.proxy, WORLD_RELEASE);
     assert_int_equal(hf_lock_release_start(w.lock, 11, NULL, NULL, &release), HF_OK);
     assert_true(proxy_wait_held(w.proxy, HANG_MS));
@@ -107,14 +103,11 @@ static void closes_while_releasing(void **state) {
 }
 
 /* What was granted to nobody any more is given back. */
-static void closing_gives_back(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(closing_gives_back) {
     hf_options options = world_options();
-    world_begin(&w, NULL);
     for (unsigned i = 0; i < 60; i++) {
         hf_client *client;
-        assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
+        assert_int_equal(hf_open(server_url(w->server), &options, &client), HF_OK);
         hf_lock *lock = cohort_lock(client, HF_PLAIN, 0, 1000, 5);
         assert_int_equal(hf_ping(client), HF_OK);
         hf_op *op = cohort_start(lock, 11, HF_FOREVER, NULL);
@@ -123,40 +116,34 @@ static void closing_gives_back(void **state) {
             hf_op_cancel(op);
         assert_int_equal(hf_close(client), HF_OK);
         if (cohort_join(op) != HF_OK)
-            assert_true(world_wait_free(&w, HANG_MS));
-        cmd_int(w.server, "DEL %s", WORLD_NAME);
+            assert_true(world_wait_free(w, HANG_MS));
+        cmd_int(w->server, "DEL %s", WORLD_NAME);
         hf_lock_free(lock);
     }
-    world_end(&w);
 }
 
 /* ---- Single attempts ---- */
 
-/* Others are in line, and a release is under way: it is busy. */
-static void tries_once(void **state) {
-    (void)state;
-    struct world w;
+/* Others are in the queue, and a release is under way: it is busy. */
+CASE_IN(tries_once, struct world, w, cohort_begin, world_end, NULL, 1000, 1) {
     hf_op *release = NULL;
-    cohort_begin(&w, NULL, 1000, 1);
-    assert_int_equal(cohort_join(cohort_start(w.lock, 11, HF_FOREVER, NULL)), HF_OK);
-    hf_op *next = cohort_start(w.lock, 12, HF_FOREVER, NULL);
-    cohort_all_have_come(w.lock);
-    sleep_ms(5);
-    proxy_stall_request(w.proxy, WORLD_RELEASE);
-    assert_int_equal(hf_lock_release_start(w.lock, 11, NULL, NULL, &release), HF_OK);
-    assert_true(proxy_wait_held(w.proxy, HANG_MS));
-    assert_int_equal(cohort_join(cohort_start(w.lock, 13, 0, NULL)), HF_EBUSY);
+    assert_int_equal(cohort_join(cohort_start(w->lock, 11, HF_FOREVER, NULL)), HF_OK);
+    hf_op *next = cohort_start(w->lock, 12, HF_FOREVER, NULL);
+    cohort_all_have_come(w->lock);
+    cohort_outlast_turn();
+    proxy_stall_request(w->proxy, WORLD_RELEASE);
+    assert_int_equal(hf_lock_release_start(w->lock, 11, NULL, NULL, &release), HF_OK);
+    assert_true(proxy_wait_held(w->proxy, HANG_MS));
+    assert_int_equal(cohort_join(cohort_start(w->lock, 13, 0, NULL)), HF_EBUSY);
     assert_true(cohort_is_pending(release));
-    assert_true(proxy_release_held(w.proxy) > 0);
+    assert_true(proxy_release_held(w->proxy) > 0);
     assert_int_equal(cohort_join(release), HF_OK);
     assert_int_equal(cohort_join(next), HF_OK);
-    assert_int_equal(hf_lock_release_as(w.lock, 12), HF_OK);
-    world_end(&w);
+    assert_int_equal(hf_lock_release_as(w->lock, 12), HF_OK);
 }
 
 /* The server is silent, and others come behind the single attempt: that it fails is its own affair. */
-static void tries_once_behind_a_release(void **state) {
-    (void)state;
+CASE(tries_once_behind_a_release) {
     struct world w;
     hf_op *release = NULL;
     hf_options options = world_options();
@@ -191,8 +178,7 @@ static bool is_over(void *arg) {
 }
 
 /* It was let in, did not come for it, and comes when its wait is over. */
-static void passed_over(void **state) {
-    (void)state;
+CASE(passed_over) {
     struct world w;
     struct world_caller caller;
     hf_options options = world_options();
@@ -202,10 +188,10 @@ static void passed_over(void **state) {
     hf_op *stuck = cohort_start(w.lock, 11, 1000, NULL);
     assert_int_equal(hf_dispatch(w.client, 0), 0);
     world_call_acquire(&caller, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
-    sleep_ms(50);
+    assert_true(HOLDS_FOR(!atomic_load(&caller.done), 50));
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_int_equal(world_join(&caller), HF_OK);
-    sleep_ms(1000);
+    sleep_ms(1000); /* its wait is over then, which nobody notices who does not dispatch */
     struct served served = {w.client, stuck};
     assert_true(wait_until(is_over, &served, HANG_MS));
     assert_int_equal(cohort_join(stuck), HF_ETIMEDOUT);
@@ -215,8 +201,7 @@ static void passed_over(void **state) {
 }
 
 /* In this process others can be in front of the cohort: they wait for the same lock by another handle. */
-static void waits_behind_a_plain_handle(void **state) {
-    (void)state;
+CASE(waits_behind_a_plain_handle) {
     struct world w;
     hf_options options = world_options();
     options.cmd_timeout_ms = WORLD_BRIEF_MS;
@@ -236,28 +221,23 @@ static void waits_behind_a_plain_handle(void **state) {
     world_end(&w);
 }
 
-/* Until a release is answered the lock is as good as held by whoever had it: that is what a wait says that ends before. */
-static void waits_behind_a_release_that_is_not_answered(void **state) {
-    (void)state;
-    struct world w;
+/* Until a release is answered the lock is as good as held by the client that had it: that is what a wait says that ends before. */
+COHORT_CASE(waits_behind_a_release_that_is_not_answered) {
     hf_op *release = NULL;
-    cohort_begin(&w, NULL, 1000, COHORT_LONG_MS);
-    assert_int_equal(cohort_join(cohort_start(w.lock, 5, HF_FOREVER, NULL)), HF_OK);
-    proxy_stall_request(w.proxy, WORLD_RELEASE);
-    assert_int_equal(hf_lock_release_start(w.lock, 5, NULL, NULL, &release), HF_OK);
-    assert_true(proxy_wait_held(w.proxy, HANG_MS));
-    assert_int_equal(hf_lock_acquire_for(w.lock, 50), HF_ETIMEDOUT);
+    assert_int_equal(cohort_join(cohort_start(w->lock, 5, HF_FOREVER, NULL)), HF_OK);
+    proxy_stall_request(w->proxy, WORLD_RELEASE);
+    assert_int_equal(hf_lock_release_start(w->lock, 5, NULL, NULL, &release), HF_OK);
+    assert_true(proxy_wait_held(w->proxy, HANG_MS));
+    assert_int_equal(hf_lock_acquire_for(w->lock, 50), HF_ETIMEDOUT);
     assert_true(cohort_is_pending(release));
-    assert_int_equal(proxy_release_held(w.proxy), 1);
+    assert_int_equal(proxy_release_held(w->proxy), 1);
     assert_int_equal(cohort_join(release), HF_OK);
-    assert_int_equal(hf_lock_acquire_for(w.lock, HANG_MS), HF_OK);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
+    assert_int_equal(hf_lock_acquire_for(w->lock, HANG_MS), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
 }
 
 /* The oldest a hold may become is a matter of each: the tenure may be older. */
-static void each_has_its_age(void **state) {
-    (void)state;
+CASE(each_has_its_age) {
     struct world w;
     struct world_events events = {0};
     hf_options options = world_options();
@@ -270,8 +250,7 @@ static void each_has_its_age(void **state) {
         hf_op *next = cohort_start(w.lock, i, HF_FOREVER, NULL);
         if (i > 11) {
             cohort_all_have_come(w.lock);
-            sleep_ms(1100);
-            assert_true(hf_lock_remaining_ms_as(w.lock, i - 1) > 0);
+            assert_true(HOLDS_FOR(hf_lock_remaining_ms_as(w.lock, i - 1) > 0, 1100));
             assert_int_equal(hf_lock_release_as(w.lock, i - 1), HF_OK);
         }
         assert_int_equal(cohort_join(next), HF_OK);
@@ -284,48 +263,43 @@ static void each_has_its_age(void **state) {
 
 /* ---- What is said of it ---- */
 
-static void counted_once(void **state) {
-    (void)state;
-    struct world w;
+COHORT_CASE(counted_once) {
     bool was_held;
     struct world_events events = {0};
-    cohort_begin(&w, NULL, 1000, COHORT_LONG_MS);
-    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
-    hf_stats before = world_stats(w.client);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    hf_op *next = cohort_start(w.lock, 11, HF_FOREVER, NULL);
-    cohort_all_have_come(w.lock);
-    assert_int_equal(hf_lock_try(w.rival_lock), HF_EBUSY);
-    assert_int_equal(world_stats(w.client).holds, 1);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(hf_lock_on_lost(w->lock, world_on_event, &events), HF_OK);
+    hf_stats before = world_stats(w->client);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    hf_op *next = cohort_start(w->lock, 11, HF_FOREVER, NULL);
+    cohort_all_have_come(w->lock);
+    assert_int_equal(hf_lock_try(w->rival_lock), HF_EBUSY);
+    assert_int_equal(world_stats(w->client).holds, 1);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
     assert_int_equal(cohort_join(next), HF_OK);
-    assert_int_equal(hf_lock_release_as(w.lock, 11), HF_OK);
-    hf_stats stats = world_stats(w.client);
+    assert_int_equal(hf_lock_release_as(w->lock, 11), HF_OK);
+    hf_stats stats = world_stats(w->client);
     assert_int_equal(stats.acquired - before.acquired, 2);
     assert_int_equal(stats.released - before.released, 2);
     assert_int_equal(stats.contended - before.contended, 1);
     assert_int_equal(stats.holds, 0);
     assert_int_equal(stats.wait.count - before.wait.count, 2);
     assert_int_equal(stats.hold.count - before.hold.count, 2);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
-    assert_int_equal(hf_lock_try(w.lock), HF_EBUSY);
-    assert_int_equal(hf_lock_acquire_for(w.lock, 50), HF_ETIMEDOUT);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
-    stats = world_stats(w.client);
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    assert_int_equal(hf_lock_try(w->lock), HF_EBUSY);
+    assert_int_equal(hf_lock_acquire_for(w->lock, 50), HF_ETIMEDOUT);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
+    stats = world_stats(w->client);
     assert_int_equal(stats.timed_out - before.timed_out, 2);
     assert_int_equal(stats.cancelled - before.cancelled, 0);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    assert_int_equal(hf_lock_break(w.lock, &was_held), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_int_equal(hf_lock_break(w->lock, &was_held), HF_OK);
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
-    stats = world_stats(w.client);
+    stats = world_stats(w->client);
     assert_int_equal(stats.losses - before.losses, 1);
     assert_int_equal(stats.holds, 0);
-    world_end(&w);
 }
 
 /* At the end of a limited wait it is said which server it was, and what it did. */
-static void errors_say_why(void **state) {
-    (void)state;
+CASE(errors_say_why) {
     struct world w;
     hf_options options = world_options();
     options.cmd_timeout_ms = WORLD_BRIEF_MS;
@@ -408,7 +382,7 @@ static bool is_deadlocked(void *arg) {
     return seen->deadlocks->len > 0;
 }
 
-static void expect_told(const hf_fleet_lock *lock, const char *holder, const char *waiter) {
+static void expect_reported(const hf_fleet_lock *lock, const char *holder, const char *waiter) {
     assert_false(lock->disputed);
     assert_string_equal(lock->kind, "plain");
     assert_int_equal(lock->waiters_len, 1);
@@ -420,26 +394,23 @@ static void expect_told(const hf_fleet_lock *lock, const char *holder, const cha
     assert_int_equal(lock->holders[1]->presence, HF_ALIVE);
 }
 
-/* Two who wait for each other are found, by the owners that they are. */
-static void deadlocks_are_seen(void **state) {
-    (void)state;
-    struct world w;
+/* A deadlock of two threads is found, by their owners. */
+WORLD_CASE(deadlocks_are_seen) {
     struct side left, right;
     char left_owner[64], right_owner[64];
-    world_begin(&w, NULL);
-    begin_side(&left, w.server, "left", "right", 21);
-    begin_side(&right, w.server, "right", "left", 22);
+    begin_side(&left, w->server, "left", "right", 21);
+    begin_side(&right, w->server, "right", "left", 22);
     left.wait = cohort_start(left.wants, left.owner, HF_FOREVER, NULL);
     right.wait = cohort_start(right.wants, right.owner, HF_FOREVER, NULL);
-    struct seen seen = {.client = w.rival};
+    struct seen seen = {.client = w->rival};
     assert_true(wait_until(is_deadlocked, &seen, HANG_MS));
     assert_int_equal(seen.deadlocks->len, 1);
     assert_int_equal(seen.deadlocks->all[0].steps_len, 2);
     world_owner_text(left.client, 21, left_owner);
     world_owner_text(right.client, 22, right_owner);
     assert_int_equal(seen.later->locks_len, 2);
-    expect_told(seen.later->locks[0], left_owner, right_owner);
-    expect_told(seen.later->locks[1], right_owner, left_owner);
+    expect_reported(seen.later->locks[0], left_owner, right_owner);
+    expect_reported(seen.later->locks[1], right_owner, left_owner);
     hf_deadlocks_free(seen.deadlocks);
     hf_fleet_free(seen.earlier);
     hf_fleet_free(seen.later);
@@ -448,23 +419,6 @@ static void deadlocks_are_seen(void **state) {
     end_side(&left, HF_OK);
     free_side(&left);
     free_side(&right);
-    world_end(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(closes_while_busy),
-        cmocka_unit_test(closes_while_releasing),
-        cmocka_unit_test(closing_gives_back),
-        cmocka_unit_test(tries_once),
-        cmocka_unit_test(tries_once_behind_a_release),
-        cmocka_unit_test(passed_over),
-        cmocka_unit_test(waits_behind_a_plain_handle),
-        cmocka_unit_test(waits_behind_a_release_that_is_not_answered),
-        cmocka_unit_test(each_has_its_age),
-        cmocka_unit_test(counted_once),
-        cmocka_unit_test(errors_say_why),
-        cmocka_unit_test(deadlocks_are_seen),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -3,6 +3,7 @@
  * an error, never a crash, a hang, a lock that stays held or a block that is not given back.
  */
 #include "lock/cohort.h"
+#include "support/case.h"
 #include "support/memory.h"
 
 static bool is_allowed(int err) {
@@ -55,25 +56,16 @@ static void play(struct world *w, struct memory *memory) {
 
 /* What could not be released for lack of memory is held until its lease ends: it is deleted, and what is
  * looked for is memory. */
-static void each_step_fails(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
+WORLD_CASE(each_step_fails) {
     for (long step = 1; step < 5000; step++) {
         struct memory memory = {0};
         atomic_store(&memory.fail_at, step);
-        play(&w, &memory);
+        play(w, &memory);
         assert_int_equal(atomic_load(&memory.live), 0);
-        cmd_ok(w.server, "DEL %s", WORLD_NAME);
+        cmd_ok(w->server, "DEL %s", WORLD_NAME);
         if (atomic_load(&memory.calls) < step)
             break;
     }
-    world_end(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_step_fails),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

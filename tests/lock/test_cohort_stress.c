@@ -1,9 +1,11 @@
 /*
- * HF_COHORT with many at once: two clients, eight threads each, and operations beside them; waits that end at the
- * moment at which the lock is handed over, cancels, nesting, leases. Nobody meets anybody inside, whoever
- * got it can release it, and nothing is left.
+ * HF_COHORT under load: two clients with eight threads each, and asynchronous operations; waits
+ * that end just as the lock is handed over, cancels, nesting, leases. No two are ever inside, every
+ * holder can release, and nothing is left.
  */
 #include "lock/cohort.h"
+#include "support/case.h"
+#include "support/crowd.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,31 +14,14 @@
 #define ROUNDS 150
 #define OPS 150
 
-struct crowd {
-    atomic_int inside, clashes, failures, entered;
-};
-
 struct comer {
     struct crowd *crowd;
     hf_lock *lock;
     unsigned random;
-    pthread_t thread;
 };
 
 static unsigned pick(struct comer *comer, unsigned below) {
     return (unsigned)rand_r(&comer->random) % below;
-}
-
-static void note(struct crowd *crowd, bool good) {
-    if (!good)
-        atomic_fetch_add(&crowd->failures, 1);
-}
-
-static void be_inside(struct crowd *crowd) {
-    if (atomic_fetch_add(&crowd->inside, 1) != 0)
-        atomic_fetch_add(&crowd->clashes, 1);
-    atomic_fetch_add(&crowd->entered, 1);
-    atomic_fetch_sub(&crowd->inside, 1);
 }
 
 /* Times are such that many end when the lock comes. */
@@ -53,16 +38,16 @@ static void *come_and_go(void *arg) {
     struct crowd *crowd = comer->crowd;
     for (int round = 0; round < ROUNDS; round++) {
         int err = acquire(comer);
-        note(crowd, err == HF_OK || err == HF_ETIMEDOUT || err == HF_EBUSY);
+        crowd_expect(crowd, err == HF_OK || err == HF_ETIMEDOUT || err == HF_EBUSY);
         if (err != HF_OK)
             continue;
         bool twice = pick(comer, 4) == 0;
         if (twice)
-            note(crowd, hf_lock_acquire(comer->lock) == HF_OK);
-        be_inside(crowd);
+            crowd_expect(crowd, hf_lock_acquire(comer->lock) == HF_OK);
+        crowd_visit(crowd);
         if (twice)
-            note(crowd, hf_lock_release(comer->lock) == HF_OK);
-        note(crowd, hf_lock_release(comer->lock) == HF_OK);
+            crowd_expect(crowd, hf_lock_release(comer->lock) == HF_OK);
+        crowd_expect(crowd, hf_lock_release(comer->lock) == HF_OK);
     }
     return NULL;
 }
@@ -75,16 +60,16 @@ static void *start_and_cancel(void *arg) {
         hf_op *op = NULL;
         hf_result result = HF_RESULT_INIT;
         hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
-        note(crowd, hf_lock_acquire_start(comer->lock, &options, NULL, NULL, &op) == HF_OK);
+        crowd_expect(crowd, hf_lock_acquire_start(comer->lock, &options, NULL, NULL, &op) == HF_OK);
         if (op == NULL)
             continue;
         if (pick(comer, 2) == 0)
             hf_op_cancel(op);
         int err = hf_op_wait(op, HANG_MS, &result);
-        note(crowd, err == HF_OK || err == HF_ECANCELED);
+        crowd_expect(crowd, err == HF_OK || err == HF_ECANCELED);
         if (err == HF_OK) {
-            be_inside(crowd);
-            note(crowd, hf_lock_release_as(comer->lock, result.owner) == HF_OK);
+            crowd_visit(crowd);
+            crowd_expect(crowd, hf_lock_release_as(comer->lock, result.owner) == HF_OK);
         }
         hf_op_free(op);
     }
@@ -102,44 +87,29 @@ static void contend(hf_kind kind, int64_t passes) {
             hf_client *client = side == 0 ? w.client : w.rival;
             *comer = (struct comer){.crowd = &crowd, .random = (unsigned)(side * 100 + i)};
             comer->lock = cohort_lock(client, kind, 0, passes, 2);
-            assert_int_equal(pthread_create(&comer->thread, NULL,
-                                            i < THREADS ? come_and_go : start_and_cancel, comer),
-                             0);
+            crowd_add(&crowd, i < THREADS ? come_and_go : start_and_cancel, comer);
         }
+    crowd_join(&crowd);
     for (int side = 0; side < 2; side++)
-        for (int i = 0; i <= THREADS; i++) {
-            assert_int_equal(pthread_join(comers[side][i].thread, NULL), 0);
+        for (int i = 0; i <= THREADS; i++)
             hf_lock_free(comers[side][i].lock);
-        }
-    assert_int_equal(atomic_load(&crowd.clashes), 0);
-    assert_int_equal(atomic_load(&crowd.failures), 0);
-    assert_true(atomic_load(&crowd.entered) > 0);
+    crowd_assert_exclusive(&crowd);
     assert_true(world_wait_free(&w, HANG_MS));
     assert_int_equal(world_stats(w.client).holds, 0);
     assert_int_equal(world_stats(w.client).losses, 0);
     world_end(&w);
 }
 
-static void plain(void **state) {
-    (void)state;
+CASE(plain) {
     contend(HF_PLAIN, 1000);
 }
 
-static void plain_with_few_passes(void **state) {
-    (void)state;
+CASE(plain_with_few_passes) {
     contend(HF_PLAIN, 3);
 }
 
-static void fair(void **state) {
-    (void)state;
+CASE(fair) {
     contend(HF_FAIR, 20);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(plain),
-        cmocka_unit_test(plain_with_few_passes),
-        cmocka_unit_test(fair),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

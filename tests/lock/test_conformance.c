@@ -9,7 +9,8 @@
  * here. Lower bounds of time are exact; upper ones only tell a hang, or one cause of waking from
  * another (a lease of 400 ms from the poll every 10 s).
  */
-#include "lock/world.h"
+#include "support/case.h"
+#include "support/world.h"
 
 #include <signal.h>
 #include <string.h>
@@ -40,19 +41,15 @@ static int64_t ask_ttl(hf_lock *lock) {
     return ttl_ms;
 }
 
-static void C013_hold_count(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
+WORLD_CASE(C013_hold_count) {
     const int64_t wanted[] = {1, 0, 1, 2, 1, 0};
     const int steps[] = {1, -1, 1, 1, -1, -1};
-    assert_int_equal(ask_count(w.lock), 0);
+    assert_int_equal(ask_count(w->lock), 0);
     for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
-        assert_int_equal(steps[i] > 0 ? hf_lock_acquire(w.lock) : hf_lock_release(w.lock), HF_OK);
-        assert_int_equal(ask_count(w.lock), wanted[i]);
-        assert_int_equal(world_count(&w, w.owner), wanted[i]);
+        assert_int_equal(steps[i] > 0 ? hf_lock_acquire(w->lock) : hf_lock_release(w->lock), HF_OK);
+        assert_int_equal(ask_count(w->lock), wanted[i]);
+        assert_int_equal(world_count(w, w->owner), wanted[i]);
     }
-    world_end(&w);
 }
 
 /* What another thread is told. */
@@ -79,68 +76,52 @@ static struct asker ask_elsewhere(hf_lock *lock) {
     return asker;
 }
 
-static void C014_C016_asked_on_another_thread(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    struct asker during = ask_elsewhere(w.lock);
+WORLD_CASE(C014_C016_asked_on_another_thread) {
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    struct asker during = ask_elsewhere(w->lock);
     assert_false(during.mine);
     assert_true(during.locked);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    struct asker after = ask_elsewhere(w.lock);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    struct asker after = ask_elsewhere(w->lock);
     assert_false(after.mine);
     assert_false(after.locked);
-    world_end(&w);
 }
 
-static void C015_C018_before_during_after(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
+WORLD_CASE(C015_C018_before_during_after) {
     for (int round = 0; round < 2; round++) {
-        assert_false(ask_mine(w.lock));
-        assert_false(ask_locked(w.lock));
-        assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-        assert_true(ask_mine(w.lock));
-        assert_true(ask_locked(w.lock));
-        assert_false(ask_mine(w.rival_lock));
-        assert_true(ask_locked(w.rival_lock));
-        assert_int_equal(hf_lock_release(w.lock), HF_OK);
+        assert_false(ask_mine(w->lock));
+        assert_false(ask_locked(w->lock));
+        assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+        assert_true(ask_mine(w->lock));
+        assert_true(ask_locked(w->lock));
+        assert_false(ask_mine(w->rival_lock));
+        assert_true(ask_locked(w->rival_lock));
+        assert_int_equal(hf_lock_release(w->lock), HF_OK);
     }
-    assert_false(ask_mine(w.lock));
-    assert_false(ask_locked(w.lock));
-    world_end(&w);
+    assert_false(ask_mine(w->lock));
+    assert_false(ask_locked(w->lock));
 }
 
-static void C020_two_cycles_on_one_handle(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
+WORLD_CASE(C020_two_cycles_on_one_handle) {
     for (int round = 0; round < 2; round++) {
-        assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-        assert_int_equal(world_count(&w, w.owner), 1);
-        assert_int_equal(hf_lock_release(w.lock), HF_OK);
-        assert_true(world_free(&w));
+        assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+        assert_int_equal(world_count(w, w->owner), 1);
+        assert_int_equal(hf_lock_release(w->lock), HF_OK);
+        assert_true(world_free(w));
     }
-    world_end(&w);
 }
 
-static void C021_reentrancy(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
-    assert_int_equal(hf_lock_try(w.lock), HF_OK);
-    assert_int_equal(hf_lock_try(w.lock), HF_OK);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+WORLD_CASE(C021_reentrancy) {
+    assert_int_equal(hf_lock_try(w->lock), HF_OK);
+    assert_int_equal(hf_lock_try(w->lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
     struct world_caller other;
-    world_call_acquire(&other, w.lock, world_wait_for(0, HF_WATCHDOG));
+    world_call_acquire(&other, w->lock, world_wait_for(0, HF_WATCHDOG));
     assert_int_equal(world_join(&other), HF_EBUSY);
-    assert_int_equal(hf_lock_try(w.rival_lock), HF_EBUSY);
-    assert_int_equal(world_count(&w, w.owner), 1);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_true(world_free(&w));
-    world_end(&w);
+    assert_int_equal(hf_lock_try(w->rival_lock), HF_EBUSY);
+    assert_int_equal(world_count(w, w->owner), 1);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_true(world_free(w));
 }
 
 /* ---- Releasing what is another's ---- */
@@ -151,54 +132,43 @@ static void *release_elsewhere(void *arg) {
     return NULL;
 }
 
-static void C019_only_the_owner_releases(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    struct asker intruder = {.lock = w.lock};
+WORLD_CASE(C019_only_the_owner_releases) {
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    struct asker intruder = {.lock = w->lock};
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, release_elsewhere, &intruder), 0);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(intruder.err, HF_ENOTOWNER);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_ENOTOWNER);
-    assert_int_equal(world_count(&w, w.owner), 1);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_true(world_free(&w));
-    world_end(&w);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_ENOTOWNER);
+    assert_int_equal(world_count(w, w->owner), 1);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_true(world_free(w));
 }
 
 static bool knows_of_a_loss(void *client) {
     return world_stats(client).losses == 1;
 }
 
-static void C329_break_free_then_held(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE_WITH(C329_break_free_then_held, world_options(), options.watchdog_ms = ENDURING_MS) {
     bool broken = true;
-    hf_options options = world_options();
-    options.watchdog_ms = ENDURING_MS;
-    world_begin(&w, &options);
-    assert_int_equal(hf_lock_break(w.lock, &broken), HF_OK);
+    assert_int_equal(hf_lock_break(w->lock, &broken), HF_OK);
     assert_false(broken);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    assert_int_equal(hf_lock_break(w.rival_lock, &broken), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_int_equal(hf_lock_break(w->rival_lock, &broken), HF_OK);
     assert_true(broken);
-    assert_true(world_free(&w));
-    assert_int_equal(hf_lock_break(w.rival_lock, &broken), HF_OK);
+    assert_true(world_free(w));
+    assert_int_equal(hf_lock_break(w->rival_lock, &broken), HF_OK);
     assert_false(broken);
-    if (server_is_other(w.server)) /* who counts for himself hears of it with the next heartbeat */
-        assert_true(wait_until(knows_of_a_loss, w.client, HANG_MS));
-    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
-    assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
-    world_end(&w);
+    if (server_is_other(w->server)) /* who counts for himself hears of it with the next heartbeat */
+        assert_true(wait_until(knows_of_a_loss, w->client, HANG_MS));
+    assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
+    assert_int_equal(hf_lock_release(w->lock), HF_ENOTOWNER);
 }
 
 /* ---- How long it lasts ---- */
 
-static void C005_partial_release_keeps_the_lease(void **state) {
-    (void)state;
+CASE(C005_partial_release_keeps_the_lease) {
     server_redis_only(world_server(), "there is no lease on the server");
     struct world w;
     world_begin(&w, NULL);
@@ -214,8 +184,7 @@ static void C005_partial_release_keeps_the_lease(void **state) {
     world_end(&w);
 }
 
-static void C010_ttl_of_a_lease_of_none_and_of_the_default(void **state) {
-    (void)state;
+CASE(C010_ttl_of_a_lease_of_none_and_of_the_default) {
     server_redis_only(world_server(), "there is no lease on the server");
     struct world w;
     hf_options defaults = HF_OPTIONS_INIT;
@@ -238,57 +207,48 @@ static void C010_ttl_of_a_lease_of_none_and_of_the_default(void **state) {
     world_end(&w);
 }
 
-static void C006_timed_wait_on_a_closed_client(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
+WORLD_CASE(C006_timed_wait_on_a_closed_client) {
     hf_client *gone;
     hf_lock *lock;
-    assert_int_equal(hf_open(server_url(w.server), NULL, &gone), HF_OK);
+    assert_int_equal(hf_open(server_url(w->server), NULL, &gone), HF_OK);
     assert_int_equal(hf_lock_new(gone, WORLD_NAME, &lock), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_close(gone), HF_OK);
     hf_lock_free(lock);
     int64_t start_ms = now_ms();
-    assert_int_equal(hf_lock_acquire_for(w.lock, 300), HF_ETIMEDOUT);
+    assert_int_equal(hf_lock_acquire_for(w->lock, 300), HF_ETIMEDOUT);
     int64_t took_ms = now_ms() - start_ms;
     assert_true(took_ms >= 300);
     assert_true(took_ms < 10000);
-    world_end(&w);
 }
 
-static void C009_waiter_enters_when_the_lease_ends(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
-    struct monitor *monitor = monitor_start(w.server);
+WORLD_CASE(C009_waiter_enters_when_the_lease_ends) {
+    struct monitor *monitor = monitor_start(w->server);
     hf_acquire_options brief = world_wait_for(0, 400);
     int64_t start_ms = now_ms();
-    world_acquire_brief(w.lock, &brief);
+    world_acquire_brief(w->lock, &brief);
     struct world_caller waiter;
-    world_call_acquire(&waiter, w.rival_lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    world_call_acquire(&waiter, w->rival_lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
     assert_int_equal(world_join(&waiter), HF_OK);
     int64_t took_ms = now_ms() - start_ms;
     assert_true(took_ms >= 400);
     assert_true(took_ms < 9000); /* by the lease: the next poll would be after 10 s */
     assert_int_equal(monitor_count(monitor, "lua] \"publish\""), 0);
 
-    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
-    assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
+    assert_int_equal(hf_lock_release(w->lock), HF_ENOTOWNER);
     char owner[64];
-    world_owner_text(w.rival, waiter.owner, owner);
-    assert_int_equal(world_count(&w, owner), 1);
-    assert_int_equal(hf_lock_release_as(w.rival_lock, waiter.owner), HF_OK);
+    world_owner_text(w->rival, waiter.owner, owner);
+    assert_int_equal(world_count(w, owner), 1);
+    assert_int_equal(hf_lock_release_as(w->rival_lock, waiter.owner), HF_OK);
     monitor_stop(monitor);
-    world_end(&w);
 }
 
 static bool renewed_twice(void *client) {
     return world_stats(client).renewals >= 2;
 }
 
-static void C012_a_closed_client_lets_go_within_a_lease(void **state) {
-    (void)state;
+CASE(C012_a_closed_client_lets_go_within_a_lease) {
     struct world w;
     hf_options options = world_options();
     options.watchdog_ms = server_is_other(world_server()) ? 2 * ENDURING_MS : ENDURING_MS;
@@ -330,17 +290,14 @@ static void *contend(void *arg) {
 }
 
 /* A wake-up that is lost would show: the wait is shorter than the poll, the lease is a minute. */
-static void C002_two_names_on_one_subscription_connection(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
+WORLD_CASE(C002_two_names_on_one_subscription_connection) {
     hf_lock *other_name;
-    assert_int_equal(hf_lock_new(w.client, "other", &other_name), HF_OK);
+    assert_int_equal(hf_lock_new(w->client, "other", &other_name), HF_OK);
     struct contender contenders[4];
     struct barrier *barrier = barrier_new(4);
     for (int i = 0; i < 4; i++) {
         contenders[i] =
-            (struct contender){.lock = i % 2 == 0 ? w.lock : other_name, .barrier = barrier};
+            (struct contender){.lock = i % 2 == 0 ? w->lock : other_name, .barrier = barrier};
         assert_int_equal(pthread_create(&contenders[i].thread, NULL, contend, &contenders[i]), 0);
     }
     for (int i = 0; i < 4; i++) {
@@ -348,46 +305,38 @@ static void C002_two_names_on_one_subscription_connection(void **state) {
         assert_int_equal(contenders[i].results[0], HF_OK);
         assert_int_equal(contenders[i].results[1], HF_OK);
     }
-    assert_int_equal(world_keys(w.server), 0);
-    assert_true(world_wait_no_channels(w.server, HANG_MS));
+    assert_int_equal(world_keys(w->server), 0);
+    assert_true(world_wait_no_channels(w->server, HANG_MS));
     barrier_free(barrier);
     hf_lock_free(other_name);
-    world_end(&w);
 }
 
-static void C003_a_cancelled_try_leaves_nothing(void **state) {
-    (void)state;
-    struct world w;
-    hf_options options = world_options();
-    options.watchdog_ms = 600;
-    world_begin(&w, &options);
+WORLD_CASE_WITH(C003_a_cancelled_try_leaves_nothing, world_options(), options.watchdog_ms = 600) {
     hf_cancel *cancel;
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
-    proxy_stall_request(w.proxy, world_acquires(&w));
+    proxy_stall_request(w->proxy, world_acquires(w));
     struct world_caller caller;
     hf_acquire_options once = world_wait_for(0, HF_WATCHDOG);
     once.cancel = cancel;
-    world_call_acquire(&caller, w.lock, once);
-    assert_true(proxy_wait_held(w.proxy, HANG_MS));
+    world_call_acquire(&caller, w->lock, once);
+    assert_true(proxy_wait_held(w->proxy, HANG_MS));
     hf_cancel_fire(cancel);
     assert_int_equal(world_join(&caller), HF_ECANCELED);
-    assert_true(proxy_release_held(w.proxy) >= 1);
-    assert_true(world_wait_free(&w, HANG_MS));
+    assert_true(proxy_release_held(w->proxy) >= 1);
+    assert_true(world_wait_free(w, HANG_MS));
 
-    struct monitor *monitor = monitor_start(w.server);
-    sleep_ms(900); /* more than a lease: a renewal that was left running would show */
-    assert_true(world_free(&w));
+    struct monitor *monitor = monitor_start(w->server);
+    /* for more than a lease: a renewal that was left running would show */
+    assert_true(HOLDS_FOR(world_free(w), 900));
     assert_int_equal(monitor_count(monitor, WORLD_RENEW), 0);
-    assert_int_equal(world_stats(w.client).holds, 0);
-    assert_int_equal(hf_lock_try(w.rival_lock), HF_OK);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    assert_int_equal(world_stats(w->client).holds, 0);
+    assert_int_equal(hf_lock_try(w->rival_lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     monitor_stop(monitor);
     hf_cancel_free(cancel);
-    world_end(&w);
 }
 
-static void C004_a_stopped_server_is_an_error_not_a_refusal(void **state) {
-    (void)state;
+CASE(C004_a_stopped_server_is_an_error_not_a_refusal) {
     const int64_t waits_ms[] = {0, 300, 5000, HF_FOREVER};
     size_t step = server_is_other(world_server()) ? 3 : 1; /* a server takes seconds to start */
     for (size_t i = 0; i < sizeof waits_ms / sizeof waits_ms[0]; i += step) {
@@ -423,51 +372,42 @@ static bool somebody_listens(void *server) {
     return world_channels(server) > 0;
 }
 
-static void C007_U63_signals_do_not_end_a_wait(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
+WORLD_CASE(C007_U63_signals_do_not_end_a_wait) {
     catch_without_restart(SIGUSR1);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
     struct world_caller waiter;
-    world_call_acquire(&waiter, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
-    assert_true(wait_until(somebody_listens, w.server, HANG_MS));
+    world_call_acquire(&waiter, w->lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    assert_true(wait_until(somebody_listens, w->server, HANG_MS));
     for (int i = 1; i <= 200; i++) {
         assert_int_equal(pthread_kill(waiter.thread, SIGUSR1), 0);
         assert_true(world_wait_atomic(&signals_seen, i, HANG_MS));
     }
     assert_false(atomic_load(&waiter.done));
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_int_equal(world_join(&waiter), HF_OK);
-    assert_int_equal(hf_lock_release_as(w.lock, waiter.owner), HF_OK);
+    assert_int_equal(hf_lock_release_as(w->lock, waiter.owner), HF_OK);
     signal(SIGUSR1, SIG_DFL);
-    world_end(&w);
 }
 
-static void U63_a_signal_storm_keeps_the_deadline(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
+WORLD_CASE(U63_a_signal_storm_keeps_the_deadline) {
     catch_without_restart(SIGUSR1);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
     struct world_caller waiter;
-    world_call_acquire(&waiter, w.lock, world_wait_for(400, HF_WATCHDOG));
+    world_call_acquire(&waiter, w->lock, world_wait_for(400, HF_WATCHDOG));
     while (!atomic_load(&waiter.done)) {
         pthread_kill(waiter.thread, SIGUSR1);
-        sleep_ms(1);
+        (void)wait_a_moment();
     }
     assert_int_equal(world_join(&waiter), HF_ETIMEDOUT);
     assert_true(waiter.took_ms >= 400);
     assert_true(waiter.took_ms < 9000);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     signal(SIGUSR1, SIG_DFL);
-    world_end(&w);
 }
 
 /* ---- After a server that forgot ---- */
 
-static void C202_C331_later_holds_are_renewed_after_a_restart(void **state) {
-    (void)state;
+CASE(C202_C331_later_holds_are_renewed_after_a_restart) {
     server_redis_only(world_server(), "zk.sessions has a server that comes back empty");
     struct server *server = server_start(NULL);
     struct world w;
@@ -477,12 +417,13 @@ static void C202_C331_later_holds_are_renewed_after_a_restart(void **state) {
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     server_restart(server);
     assert_true(world_free(&w));
-    sleep_ms(ENDURING_MS + 1); /* the row is about a release after the lease */
+    assert_true(WAIT_FOR(hf_lock_remaining_ms(w.lock) == 0,
+                         HANG_MS)); /* the row is about a release after the lease */
     assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
     assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-        sleep_ms(ENDURING_MS + 500);
+        assert_true(HOLDS_FOR(hf_lock_remaining_ms(w.lock) > 0, ENDURING_MS + 500));
         assert_int_equal(world_count(&w, w.owner), 1);
         assert_int_equal(hf_lock_release(w.lock), HF_OK);
     }
@@ -508,8 +449,7 @@ static bool key_gone(void *server) {
 }
 
 /* The marks tell that nothing else came before them. */
-static void C026_one_event_for_release_and_for_expiry(void **state) {
-    (void)state;
+CASE(C026_one_event_for_release_and_for_expiry) {
     server_redis_only(world_server(), "events about keys");
     static const char *const config[] = {"notify-keyspace-events Egx", NULL};
     struct server *server = server_start(&(struct server_options){.config = config});
@@ -546,27 +486,4 @@ static void C026_one_event_for_release_and_for_expiry(void **state) {
     server_free(server);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(C013_hold_count),
-        cmocka_unit_test(C014_C016_asked_on_another_thread),
-        cmocka_unit_test(C015_C018_before_during_after),
-        cmocka_unit_test(C020_two_cycles_on_one_handle),
-        cmocka_unit_test(C021_reentrancy),
-        cmocka_unit_test(C019_only_the_owner_releases),
-        cmocka_unit_test(C329_break_free_then_held),
-        cmocka_unit_test(C005_partial_release_keeps_the_lease),
-        cmocka_unit_test(C010_ttl_of_a_lease_of_none_and_of_the_default),
-        cmocka_unit_test(C006_timed_wait_on_a_closed_client),
-        cmocka_unit_test(C009_waiter_enters_when_the_lease_ends),
-        cmocka_unit_test(C012_a_closed_client_lets_go_within_a_lease),
-        cmocka_unit_test(C002_two_names_on_one_subscription_connection),
-        cmocka_unit_test(C003_a_cancelled_try_leaves_nothing),
-        cmocka_unit_test(C004_a_stopped_server_is_an_error_not_a_refusal),
-        cmocka_unit_test(C007_U63_signals_do_not_end_a_wait),
-        cmocka_unit_test(U63_a_signal_storm_keeps_the_deadline),
-        cmocka_unit_test(C202_C331_later_holds_are_renewed_after_a_restart),
-        cmocka_unit_test(C026_one_event_for_release_and_for_expiry),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -3,17 +3,17 @@
  * wait, hand over, release, ask and break, with plain names and with a prefix. Rows C011, C017,
  * C034, C086 and C158.
  *
- * One thread, but for those who wait; one server for all.
+ * One thread, but for the waiters; one server for all.
  */
 #include "lock/cluster.h"
+#include "support/case.h"
 #include "support/new_lock.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* Without this the rest would show nothing. */
-static void the_server_refuses_keys_of_two_slots(void **state) {
-    (void)state;
+CASE(the_server_refuses_keys_of_two_slots) {
     redisReply *reply = cmd(cluster_server(), "DEL a b");
     assert_int_equal(reply->type, REDIS_REPLY_ERROR);
     assert_memory_equal(reply->str, "CROSSSLOT", 9);
@@ -23,7 +23,7 @@ static void the_server_refuses_keys_of_two_slots(void **state) {
 
 /* ---- Locks ----------------------------------------------------------------------------------- */
 
-/* Those who wait do so under a number of their own: a thread that has ended would not be renewed.
+/* Waiters do so under a number of their own: a thread that has ended would not be renewed.
  */
 enum { ONE = 1, TWO = 2 };
 
@@ -127,38 +127,31 @@ static void hold_and_hand_over(struct pair *pair, void *arg) {
     hf_lock_free(others);
 }
 
-static void C011_plain(void **state) {
-    (void)state;
+CASE(C011_plain) {
     cluster_play(hold_and_hand_over, &(struct lock_case){HF_PLAIN, true, false, 0});
 }
 
-static void nonreentrant(void **state) {
-    (void)state;
+CASE(nonreentrant) {
     cluster_play(hold_and_hand_over, &(struct lock_case){HF_NONREENTRANT, true, false, 0});
 }
 
-static void C034_spin(void **state) {
-    (void)state;
+CASE(C034_spin) {
     cluster_play(hold_and_hand_over, &(struct lock_case){HF_SPIN, false, false, 0});
 }
 
-static void fenced(void **state) {
-    (void)state;
+CASE(fenced) {
     cluster_play(hold_and_hand_over, &(struct lock_case){HF_FENCED, true, false, 1});
 }
 
-static void fair(void **state) {
-    (void)state;
+CASE(fair) {
     cluster_play(hold_and_hand_over, &(struct lock_case){HF_FAIR, true, true, 0});
 }
 
-static void fair_nonreentrant(void **state) {
-    (void)state;
+CASE(fair_nonreentrant) {
     cluster_play(hold_and_hand_over, &(struct lock_case){HF_FAIR | HF_NONREENTRANT, true, true, 0});
 }
 
-static void write_side(void **state) {
-    (void)state;
+CASE(write_side) {
     cluster_play(hold_and_hand_over, &(struct lock_case){HF_WRITE, true, false, 0});
 }
 
@@ -173,8 +166,7 @@ static void try_and_release(struct pair *pair, void *arg) {
     hf_lock_free(lock);
 }
 
-static void C017_thirty_rounds(void **state) {
-    (void)state;
+CASE(C017_thirty_rounds) {
     cluster_play(try_and_release, NULL);
 }
 
@@ -202,8 +194,7 @@ static void write_then_read(struct pair *pair, void *arg) {
     hf_lock_free(write);
 }
 
-static void C086_write_then_read(void **state) {
-    (void)state;
+CASE(C086_write_then_read) {
     cluster_play(write_then_read, NULL);
 }
 
@@ -238,8 +229,7 @@ static void readers_and_a_writer(struct pair *pair, void *arg) {
     hf_lock_free(others);
 }
 
-static void read_side(void **state) {
-    (void)state;
+CASE(read_side) {
     cluster_play(readers_and_a_writer, NULL);
 }
 
@@ -276,15 +266,15 @@ static void use_semaphore(struct pair *pair, void *arg) {
     assert_int_equal(number, 3);
     assert_int_equal(hf_sem_delete(mine, &yes), HF_OK);
     assert_true(yes);
-    assert_int_equal(world_keys(cluster_server()), 2); /* the tickets of the two stay for a while */
+    assert_int_equal(world_keys(cluster_server()),
+                     2); /* the idempotency keys of the two stay for a while */
     pair_assert_one_slot(pair, 0);
     cmd_ok(cluster_server(), "FLUSHALL");
     hf_sem_free(mine);
     hf_sem_free(others);
 }
 
-static void semaphore(void **state) {
-    (void)state;
+CASE(semaphore) {
     cluster_play(use_semaphore, NULL);
 }
 
@@ -306,8 +296,7 @@ static void use_odd_names(struct pair *pair, void *arg) {
     }
 }
 
-static void semaphores_of_odd_names(void **state) {
-    (void)state;
+CASE(semaphores_of_odd_names) {
     cluster_play(use_odd_names, NULL);
 }
 
@@ -359,8 +348,7 @@ static void use_permits(struct pair *pair, void *arg) {
     hf_permits_free(others);
 }
 
-static void C158_permits(void **state) {
-    (void)state;
+CASE(C158_permits) {
     cluster_play(use_permits, NULL);
 }
 
@@ -391,8 +379,7 @@ static void use_latch(struct pair *pair, void *arg) {
     hf_latch_free(others);
 }
 
-static void latch(void **state) {
-    (void)state;
+CASE(latch) {
     cluster_play(use_latch, NULL);
 }
 
@@ -447,8 +434,7 @@ static void give_names_back(struct many *many) {
 
 /* Elsewhere they are renewed together. Here that is refused when it is tried first; then each name
  * is renewed on its own, and nothing is ever lost. */
-static void many_names_are_renewed(void **state) {
-    (void)state;
+CASE(many_names_are_renewed) {
     struct pair pair;
     struct many many;
     pair_begin(&pair, NULL);
@@ -465,24 +451,4 @@ static void many_names_are_renewed(void **state) {
     pair_close(&pair);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_server_refuses_keys_of_two_slots),
-        cmocka_unit_test(C011_plain),
-        cmocka_unit_test(nonreentrant),
-        cmocka_unit_test(C034_spin),
-        cmocka_unit_test(fenced),
-        cmocka_unit_test(fair),
-        cmocka_unit_test(fair_nonreentrant),
-        cmocka_unit_test(write_side),
-        cmocka_unit_test(C017_thirty_rounds),
-        cmocka_unit_test(C086_write_then_read),
-        cmocka_unit_test(read_side),
-        cmocka_unit_test(semaphore),
-        cmocka_unit_test(semaphores_of_odd_names),
-        cmocka_unit_test(C158_permits),
-        cmocka_unit_test(latch),
-        cmocka_unit_test(many_names_are_renewed),
-    };
-    return cmocka_run_group_tests(tests, cluster_start, cluster_stop);
-}
+RUN_CASES(cluster_start, cluster_stop)

@@ -6,7 +6,9 @@
  * are beside them. Nothing is said about speed, only that everybody gets there and that nothing is
  * left.
  */
-#include "lock/world.h"
+#include "support/case.h"
+#include "support/crowd.h"
+#include "support/world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +25,6 @@ struct crew;
 
 struct worker {
     struct crew *crew;
-    pthread_t thread;
     int number;
     hf_client *client;
     hf_lock *lock;
@@ -49,13 +50,12 @@ static void crew_begin(struct crew *crew, int size) {
 }
 
 static void crew_work(struct crew *crew, void *(*body)(void *)) {
+    struct crowd crowd = {0};
     for (int i = 0; i < crew->size; i++)
-        assert_int_equal(pthread_create(&crew->workers[i].thread, NULL, body, &crew->workers[i]),
-                         0);
-    for (int i = 0; i < crew->size; i++) {
-        assert_int_equal(pthread_join(crew->workers[i].thread, NULL), 0);
+        crowd_add(&crowd, body, &crew->workers[i]);
+    crowd_join(&crowd);
+    for (int i = 0; i < crew->size; i++)
         assert_int_equal(crew->workers[i].error, HF_OK);
-    }
     free(crew->workers);
 }
 
@@ -80,31 +80,26 @@ static bool renewed(void *client) {
     return world_stats(client).renewals >= 2;
 }
 
-static void C022_the_register_is_never_empty_while_held(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE_WITH(C022_the_register_is_never_empty_while_held, world_options(),
+                options.watchdog_ms = ENDURING_MS) {
     struct crew crew;
-    hf_options options = world_options();
-    options.watchdog_ms = ENDURING_MS;
-    world_begin(&w, &options);
     crew_begin(&crew, 16);
     crew.rounds = scaled(150, 10000);
     for (int i = 0; i < crew.size; i++) {
-        crew.workers[i].client = w.client;
-        crew.workers[i].lock = w.lock;
+        crew.workers[i].client = w->client;
+        crew.workers[i].lock = w->lock;
     }
     crew_work(&crew, try_and_release);
-    hf_stats stats = world_stats(w.client);
+    hf_stats stats = world_stats(w->client);
     assert_int_equal(stats.acquired, crew.guarded + 1);
     assert_int_equal(stats.released, crew.guarded + 1);
     assert_int_equal(stats.acquired + stats.timed_out, 16 * crew.rounds + 1);
     assert_int_equal(stats.holds, 0);
-    assert_true(world_free(&w));
+    assert_true(world_free(w));
     /* And the watchdog is sound after all that. */
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    assert_true(wait_until(renewed, w.client, HANG_MS));
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_true(wait_until(renewed, w->client, HANG_MS));
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
 }
 
 static void *lock_hold_release(void *arg) {
@@ -120,7 +115,7 @@ static void *lock_hold_release(void *arg) {
             break;
         int64_t seen = me->crew->guarded;
         if (me->crew->hold_ms > 0)
-            sleep_ms(me->crew->hold_ms);
+            linger(me->crew->hold_ms);
         me->crew->guarded = seen + 1;
         err = hf_lock_release(me->lock);
     }
@@ -142,13 +137,11 @@ static void clients_take_turns(int clients, int rounds, int hold_ms) {
     assert_int_equal(world_keys(world_server()), 0);
 }
 
-static void C024_many_clients_loop(void **state) {
-    (void)state;
+CASE(C024_many_clients_loop) {
     clients_take_turns(16, scaled(8, 100), scaled(1, 10));
 }
 
-static void C025_a_hundred_clients_once(void **state) {
-    (void)state;
+CASE(C025_a_hundred_clients_once) {
     clients_take_turns(scaled(40, 100), 1, 0);
 }
 
@@ -213,14 +206,12 @@ static int64_t walk(int threads, int names, bool brief) {
 
 static const int crews[] = {2, 5, 10, 20};
 
-static void C027_threads_walk_the_same_names(void **state) {
-    (void)state;
+CASE(C027_threads_walk_the_same_names) {
     for (size_t i = 0; i < sizeof crews / sizeof crews[0]; i++)
         assert_int_equal(walk(crews[i], scaled(100, 50000), false), crews[i] * scaled(100, 50000));
 }
 
-static void C028_threads_walk_with_brief_waits(void **state) {
-    (void)state;
+CASE(C028_threads_walk_with_brief_waits) {
     for (size_t i = 0; i < sizeof crews / sizeof crews[0]; i++)
         assert_true(walk(crews[i], scaled(100, 50000), true) > 0);
 }
@@ -243,7 +234,7 @@ static void herd_entered(hf_op *op, const hf_result *result, void *user) {
         atomic_fetch_add(&herd->entered, 1);
 }
 
-static bool told_to_leave(void *arg) {
+static bool asked_to_leave(void *arg) {
     return atomic_load(&((struct herd *)arg)->leave) != 0;
 }
 
@@ -266,7 +257,7 @@ static int be_a_herd(void *arg) {
         return 3;
     hf_op_free(ping);
     atomic_fetch_add(&herd->ready, 1);
-    if (!wait_until(told_to_leave, herd, HANG_MS))
+    if (!wait_until(asked_to_leave, herd, HANG_MS))
         return 4;
     hf_lock_free(lock);
     return hf_close(client) == HF_OK ? 0 : 5;
@@ -282,8 +273,7 @@ static bool herd_listens(void *server) {
 
 /* Each process sends one to listen, so a release makes one message and about one attempt for each
  * process, not for each waiter. */
-static void U82_one_release_does_not_wake_the_herd(void **state) {
-    (void)state;
+CASE(U82_one_release_does_not_wake_the_herd) {
     server_redis_only(world_server(), "there is a line (zk.herd)");
     struct herd *herd = shared_new(sizeof *herd);
     pid_t pids[HERD_PROCESSES];
@@ -300,14 +290,14 @@ static void U82_one_release_does_not_wake_the_herd(void **state) {
     assert_true(wait_until(herd_listens, w.server, HANG_MS));
 
     struct monitor *monitor = monitor_start(w.server);
-    sleep_ms(300); /* nobody polls meanwhile: a command per process in 10 s would be allowed */
-    assert_true(monitor_count(monitor, WORLD_ACQUIRE) <= HERD_PROCESSES);
+    /* nobody polls meanwhile: a command per process in 10 s would be allowed */
+    assert_true(HOLDS_FOR(monitor_count(monitor, WORLD_ACQUIRE) <= HERD_PROCESSES, 300));
     monitor_clear(monitor);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_true(world_wait_atomic(&herd->entered, 1, HANG_MS));
     assert_true(monitor_wait(monitor, WORLD_ACQUIRE, HERD_PROCESSES, HANG_MS));
-    sleep_ms(500); /* whoever else would come */
-    assert_int_equal(monitor_count(monitor, "lua] \"publish\""), 1);
+    /* no other attempt comes */
+    assert_true(HOLDS_FOR(monitor_count(monitor, "lua] \"publish\"") == 1, 500));
     size_t attempts = monitor_count(monitor, WORLD_ACQUIRE);
     assert_in_range(attempts, HERD_PROCESSES, 2 * HERD_PROCESSES);
     assert_int_equal(atomic_load(&herd->entered), 1);
@@ -324,14 +314,4 @@ static void U82_one_release_does_not_wake_the_herd(void **state) {
     shared_free(herd, sizeof *herd);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(U82_one_release_does_not_wake_the_herd),
-        cmocka_unit_test(C022_the_register_is_never_empty_while_held),
-        cmocka_unit_test(C024_many_clients_loop),
-        cmocka_unit_test(C025_a_hundred_clients_once),
-        cmocka_unit_test(C027_threads_walk_the_same_names),
-        cmocka_unit_test(C028_threads_walk_with_brief_waits),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -6,12 +6,14 @@
  * sees the race. Choices come from a seed, which is printed; HF_SEED repeats one. What an owner was
  * told is compared with the server: a hold that was lost is not there.
  */
-#include "lock/world.h"
+#include "support/case.h"
+#include "support/crowd.h"
+#include "support/random.h"
+#include "support/world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { THREADS = 16, NAMES = 5 };
 
@@ -32,16 +34,8 @@ struct arena {
 
 struct fighter {
     struct arena *arena;
-    pthread_t thread;
     unsigned seed;
 };
-
-static unsigned choose_seed(void) {
-    const char *given = getenv("HF_SEED");
-    unsigned seed = given != NULL ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL);
-    print_message("HF_SEED=%u\n", seed);
-    return seed;
-}
 
 static void note(struct arena *arena, int err) {
     atomic_fetch_add(&arena->errors[-err], 1);
@@ -217,11 +211,11 @@ static bool nothing_left(void *server) {
     return world_keys(server) == 0;
 }
 
-static void sixteen_threads_on_five_names(void **state) {
-    (void)state;
+CASE(sixteen_threads_on_five_names) {
     static struct arena arena;
     struct fighter fighters[THREADS];
-    unsigned seed = choose_seed();
+    struct crowd crowd = {0};
+    unsigned seed = (unsigned)random_seed();
     memset(&arena, 0, sizeof arena);
     hf_options options = world_options();
     options.cmd_timeout_ms = 10000; /* the machine may be slow; nothing here is about that */
@@ -235,10 +229,9 @@ static void sixteen_threads_on_five_names(void **state) {
     arena.end_ms = now_ms() + (getenv("HF_SOAK") != NULL ? 60000 : 3000);
     for (int i = 0; i < THREADS; i++) {
         fighters[i] = (struct fighter){.arena = &arena, .seed = seed + (unsigned)i};
-        assert_int_equal(pthread_create(&fighters[i].thread, NULL, fight, &fighters[i]), 0);
+        crowd_add(&crowd, fight, &fighters[i]);
     }
-    for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_join(fighters[i].thread, NULL), 0);
+    crowd_join(&crowd);
     assert_true(wait_until(nothing_pending, &arena, HANG_MS));
     assert_true(wait_until(nothing_left, arena.w.server, HANG_MS));
 
@@ -269,7 +262,6 @@ static void sixteen_threads_on_five_names(void **state) {
 
 struct victim {
     struct world *w;
-    pthread_t thread;
     int64_t end_ms;
     int held, lost, wrong;
     char wrong_text[160];
@@ -299,28 +291,26 @@ static void *be_broken(void *arg) {
     return NULL;
 }
 
-/* Who is told of a loss has lost: a break must not be blamed on a hold that came after it. On ZooKeeper an
+/* A client that is notified of a loss has lost: a break must not be blamed on a hold that came after it. On ZooKeeper an
  * attempt that is in vain leaves a node for a moment, and a break may find that one: nobody has lost then. */
-static void a_break_hits_only_what_it_broke(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(a_break_ends_only_the_hold_it_broke) {
     struct victim victims[4];
+    struct crowd crowd = {0};
     bool broken;
     int breaks = 0;
-    world_begin(&w, NULL);
     int64_t end_ms = now_ms() + (getenv("HF_SOAK") != NULL ? 30000 : 2000);
     for (int i = 0; i < 4; i++) {
-        victims[i] = (struct victim){.w = &w, .end_ms = end_ms};
-        assert_int_equal(pthread_create(&victims[i].thread, NULL, be_broken, &victims[i]), 0);
+        victims[i] = (struct victim){.w = w, .end_ms = end_ms};
+        crowd_add(&crowd, be_broken, &victims[i]);
     }
     while (now_ms() < end_ms) {
-        int err = hf_lock_break(w.lock, &broken);
+        int err = hf_lock_break(w->lock, &broken);
         assert_true(err == HF_OK || err == HF_EBUSY);
         breaks += err == HF_OK && broken;
     }
     int held = 0, lost = 0;
+    crowd_join(&crowd);
     for (int i = 0; i < 4; i++) {
-        assert_int_equal(pthread_join(victims[i].thread, NULL), 0);
         if (victims[i].wrong > 0)
             print_message("%s\n", victims[i].wrong_text);
         assert_int_equal(victims[i].wrong, 0);
@@ -330,16 +320,9 @@ static void a_break_hits_only_what_it_broke(void **state) {
     print_message("%d holds, %d breaks, %d losses\n", held, breaks, lost);
     assert_true(breaks > 0);
     /* What was answered on a connection that was lost, nobody has counted. */
-    if (world_stats(w.client).reconnects == 0)
-        assert_true(lost == breaks || (lost < breaks && server_is_other(w.server)));
-    assert_int_equal(world_stats(w.client).holds, 0);
-    world_end(&w);
+    if (world_stats(w->client).reconnects == 0)
+        assert_true(lost == breaks || (lost < breaks && server_is_other(w->server)));
+    assert_int_equal(world_stats(w->client).holds, 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sixteen_threads_on_five_names),
-        cmocka_unit_test(a_break_hits_only_what_it_broke),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

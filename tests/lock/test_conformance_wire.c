@@ -6,8 +6,9 @@
  * and none otherwise, and no other key, whatever the name looks like. A foreign owner is written
  * here by hand, as a Java client would leave it.
  */
-#include "lock/world.h"
+#include "support/case.h"
 #include "support/new_lock.h"
+#include "support/world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -125,8 +126,7 @@ static bool somebody_listens(void *server) {
 
 #define LITERAL(text) (text), sizeof(text) - 1
 
-static void wire_state_after_every_verb(void **state) {
-    (void)state;
+CASE(wire_state_after_every_verb) {
     static const struct named names[] = {
         {LITERAL("job"), LITERAL("job"), LITERAL("redisson_lock__channel:{job}")},
         {LITERAL("{t}job"), LITERAL("{t}job"), LITERAL("redisson_lock__channel:{t}job")},
@@ -143,8 +143,7 @@ static void wire_state_after_every_verb(void **state) {
     world_end(&w);
 }
 
-static void U07_binary_names(void **state) {
-    (void)state;
+CASE(U07_binary_names) {
     static const struct named names[] = {
         {LITERAL("a\0b"), LITERAL("a\0b"), LITERAL("redisson_lock__channel:{a\0b}")},
         {LITERAL("\0"), LITERAL("\0"), LITERAL("redisson_lock__channel:{\0}")},
@@ -163,27 +162,22 @@ static void U07_binary_names(void **state) {
 }
 
 /* Names that differ only behind a NUL are different locks, in the process and at the server. */
-static void U07_nothing_ends_at_a_nul(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(U07_nothing_ends_at_a_nul) {
     hf_lock *one, *two;
-    world_begin(&w, NULL);
-    assert_int_equal(new_lock(w.client, HF_PLAIN, "n\0one", 5, &one), HF_OK);
-    assert_int_equal(new_lock(w.client, HF_PLAIN, "n\0two", 5, &two), HF_OK);
+    assert_int_equal(new_lock(w->client, HF_PLAIN, "n\0one", 5, &one), HF_OK);
+    assert_int_equal(new_lock(w->client, HF_PLAIN, "n\0two", 5, &two), HF_OK);
     assert_int_equal(hf_lock_acquire(one), HF_OK);
     assert_int_equal(hf_lock_release(two), HF_ENOTOWNER);
     assert_int_equal(hf_lock_remaining_ms(two), 0);
     assert_int_equal(hf_lock_try(two), HF_OK);
-    assert_int_equal(world_keys(w.server), 2);
+    assert_int_equal(world_keys(w->server), 2);
     assert_int_equal(hf_lock_release(one), HF_OK);
     assert_int_equal(hf_lock_release(two), HF_OK);
     hf_lock_free(one);
     hf_lock_free(two);
-    world_end(&w);
 }
 
-static void name_prefix_goes_before_key_and_channel(void **state) {
-    (void)state;
+CASE(name_prefix_goes_before_key_and_channel) {
     static const struct {
         const char *prefix;
         struct named named;
@@ -206,27 +200,20 @@ static void name_prefix_goes_before_key_and_channel(void **state) {
     world_end(&w);
 }
 
-static void U04_no_name_is_refused(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
-    hf_lock *lock = w.lock;
-    uint64_t commands = world_stats(w.client).commands;
-    assert_int_equal(hf_lock_new(w.client, NULL, &lock), HF_EINVAL);
-    assert_int_equal(hf_lock_new(w.client, "", &lock), HF_EINVAL);
-    assert_int_equal(new_lock(w.client, HF_PLAIN, NULL, 5, &lock), HF_EINVAL);
-    assert_int_equal(new_lock(w.client, HF_PLAIN, "x", 0, &lock), HF_EINVAL);
+WORLD_CASE(U04_no_name_is_refused) {
+    hf_lock *lock = w->lock;
+    uint64_t commands = world_stats(w->client).commands;
+    assert_int_equal(hf_lock_new(w->client, NULL, &lock), HF_EINVAL);
+    assert_int_equal(hf_lock_new(w->client, "", &lock), HF_EINVAL);
+    assert_int_equal(new_lock(w->client, HF_PLAIN, NULL, 5, &lock), HF_EINVAL);
+    assert_int_equal(new_lock(w->client, HF_PLAIN, "x", 0, &lock), HF_EINVAL);
     assert_int_equal(hf_lock_new(NULL, "x", &lock), HF_EINVAL);
-    assert_int_equal(hf_lock_new(w.client, "x", NULL), HF_EINVAL);
-    assert_ptr_equal(lock, w.lock);
-    assert_int_equal(world_stats(w.client).commands, commands);
-    world_end(&w);
+    assert_int_equal(hf_lock_new(w->client, "x", NULL), HF_EINVAL);
+    assert_ptr_equal(lock, w->lock);
+    assert_int_equal(world_stats(w->client).commands, commands);
 }
 
-static void U08_huge_names(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
+WORLD_CASE(U08_huge_names) {
     const size_t longest = 65535;
     char *name = malloc(1 << 20);
     assert_non_null(name);
@@ -239,16 +226,16 @@ static void U08_huge_names(void **state) {
     memcpy(channel + n.channel_len, name, longest);
     n.channel_len += longest;
     channel[n.channel_len++] = '}';
-    live_through(&w, w.client, &n);
+    live_through(w, w->client, &n);
 
     /* Contended too: waiting makes names of its own. */
     hf_lock *mine, *theirs;
-    assert_int_equal(new_lock(w.client, HF_PLAIN, name, longest, &mine), HF_OK);
-    assert_int_equal(new_lock(w.rival, HF_PLAIN, name, longest, &theirs), HF_OK);
+    assert_int_equal(new_lock(w->client, HF_PLAIN, name, longest, &mine), HF_OK);
+    assert_int_equal(new_lock(w->rival, HF_PLAIN, name, longest, &theirs), HF_OK);
     assert_int_equal(hf_lock_acquire(theirs), HF_OK);
     struct world_caller waiter;
     world_call_acquire(&waiter, mine, world_wait_for(5000, HF_WATCHDOG));
-    assert_true(wait_until(somebody_listens, w.server, HANG_MS));
+    assert_true(wait_until(somebody_listens, w->server, HANG_MS));
     assert_int_equal(hf_lock_release(theirs), HF_OK);
     assert_int_equal(world_join(&waiter), HF_OK);
     assert_int_equal(hf_lock_release_as(mine, waiter.owner), HF_OK);
@@ -256,12 +243,11 @@ static void U08_huge_names(void **state) {
     hf_lock_free(theirs);
 
     hf_lock *lock = NULL;
-    assert_int_equal(new_lock(w.client, HF_PLAIN, name, longest + 1, &lock), HF_EINVAL);
-    assert_int_equal(new_lock(w.client, HF_PLAIN, name, 1 << 20, &lock), HF_EINVAL);
+    assert_int_equal(new_lock(w->client, HF_PLAIN, name, longest + 1, &lock), HF_EINVAL);
+    assert_int_equal(new_lock(w->client, HF_PLAIN, name, 1 << 20, &lock), HF_EINVAL);
     assert_null(lock);
     free(channel);
     free(name);
-    world_end(&w);
 }
 
 /* ---- Leases ---- */
@@ -271,28 +257,24 @@ static void acquire_lease(hf_lock *lock, int64_t lease_ms) {
     assert_int_equal(hf_lock_acquire_with(lock, &options, NULL), HF_OK);
 }
 
-static void reentry_never_shortens(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
-    acquire_lease(w.lock, 60000);
-    acquire_lease(w.lock, 500);
-    assert_true(pttl(w.server, WORLD_NAME) > 30000);
-    assert_true(hf_lock_remaining_ms(w.lock) > 30000);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_true(pttl(w.server, WORLD_NAME) > 30000);
-    assert_int_equal(hf_lock_extend(w.lock, 100), HF_OK);
-    assert_true(pttl(w.server, WORLD_NAME) > 30000);
-    assert_true(hf_lock_remaining_ms(w.lock) > 30000);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+WORLD_CASE(reentry_never_shortens) {
+    acquire_lease(w->lock, 60000);
+    acquire_lease(w->lock, 500);
+    assert_true(pttl(w->server, WORLD_NAME) > 30000);
+    assert_true(hf_lock_remaining_ms(w->lock) > 30000);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_true(pttl(w->server, WORLD_NAME) > 30000);
+    assert_int_equal(hf_lock_extend(w->lock, 100), HF_OK);
+    assert_true(pttl(w->server, WORLD_NAME) > 30000);
+    assert_true(hf_lock_remaining_ms(w->lock) > 30000);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
 
-    acquire_lease(w.lock, 5000);
-    acquire_lease(w.lock, 90000);
-    assert_true(pttl(w.server, WORLD_NAME) > 60000);
-    assert_true(hf_lock_remaining_ms(w.lock) > 60000);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
+    acquire_lease(w->lock, 5000);
+    acquire_lease(w->lock, 90000);
+    assert_true(pttl(w->server, WORLD_NAME) > 60000);
+    assert_true(hf_lock_remaining_ms(w->lock) > 60000);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
 }
 
 static bool renewed(void *client) {
@@ -300,8 +282,7 @@ static bool renewed(void *client) {
 }
 
 /* The rule: renewed from the first acquire that asks for the watchdog, until the full release. */
-static void U74_watchdog_then_lease_through_two_handles(void **state) {
-    (void)state;
+CASE(U74_watchdog_then_lease_through_two_handles) {
     for (int watchdog_first = 0; watchdog_first <= 1; watchdog_first++) {
         struct world w;
         hf_options options = world_options();
@@ -312,7 +293,8 @@ static void U74_watchdog_then_lease_through_two_handles(void **state) {
         acquire_lease(w.lock, watchdog_first ? HF_WATCHDOG : ENDURING_MS);
         acquire_lease(again, watchdog_first ? ENDURING_MS : HF_WATCHDOG);
         assert_int_equal(hf_lock_release(w.lock), HF_OK); /* the inner one, by whichever handle */
-        sleep_ms(ENDURING_MS + 1000);                     /* longer than both leases */
+        /* longer than both leases */
+        assert_true(HOLDS_FOR(hf_lock_remaining_ms(w.lock) > 0, ENDURING_MS + 1000));
         assert_int_equal(world_count(&w, w.owner), 1);
         assert_true(hf_lock_remaining_ms(w.lock) > 0);
         assert_true(renewed(w.client));
@@ -323,45 +305,36 @@ static void U74_watchdog_then_lease_through_two_handles(void **state) {
     }
 }
 
-static void U74_fixed_leases_are_never_renewed(void **state) {
-    (void)state;
-    struct world w;
-    hf_options options = world_options();
-    options.watchdog_ms = 900;
-    world_begin(&w, &options);
+WORLD_CASE_WITH(U74_fixed_leases_are_never_renewed, world_options(), options.watchdog_ms = 900) {
     int64_t start_ms = now_ms();
-    acquire_lease(w.lock, 3000); /* not over before the other is asked for */
-    acquire_lease(w.lock, 100);
-    assert_true(world_wait_free(&w, HANG_MS));
+    acquire_lease(w->lock, 3000); /* not over before the other is asked for */
+    acquire_lease(w->lock, 100);
+    assert_true(world_wait_free(w, HANG_MS));
     assert_true(now_ms() - start_ms >= 3000);
-    assert_int_equal(world_stats(w.client).renewals, 0);
-    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
-    world_end(&w);
+    assert_int_equal(world_stats(w->client).renewals, 0);
+    assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
 }
 
 /* ---- Others at the same name ---- */
 
-static void foreign_owner_is_respected(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
-    cmd_ok(w.server, "HINCRBY %s %s 1", WORLD_NAME, FOREIGN_OWNER);
-    cmd_ok(w.server, "PEXPIRE %s 50000", WORLD_NAME);
+WORLD_CASE(foreign_owner_is_respected) {
+    cmd_ok(w->server, "HINCRBY %s %s 1", WORLD_NAME, FOREIGN_OWNER);
+    cmd_ok(w->server, "PEXPIRE %s 50000", WORLD_NAME);
     bool locked = false, mine = true;
     int64_t count = -1;
-    assert_int_equal(hf_lock_try(w.lock), HF_EBUSY);
-    assert_int_equal(hf_lock_acquire_for(w.lock, 50), HF_ETIMEDOUT);
-    assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
-    assert_int_equal(hf_lock_extend(w.lock, 90000), HF_ENOTOWNER);
-    assert_int_equal(hf_lock_is_locked(w.lock, &locked), HF_OK);
-    assert_int_equal(hf_lock_is_mine(w.lock, &mine), HF_OK);
-    assert_int_equal(hf_lock_hold_count(w.lock, &count), HF_OK);
+    assert_int_equal(hf_lock_try(w->lock), HF_EBUSY);
+    assert_int_equal(hf_lock_acquire_for(w->lock, 50), HF_ETIMEDOUT);
+    assert_int_equal(hf_lock_release(w->lock), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_extend(w->lock, 90000), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_is_locked(w->lock, &locked), HF_OK);
+    assert_int_equal(hf_lock_is_mine(w->lock, &mine), HF_OK);
+    assert_int_equal(hf_lock_hold_count(w->lock, &count), HF_OK);
     assert_true(locked && !mine && count == 0);
-    assert_int_equal(world_count(&w, FOREIGN_OWNER), 1);
-    assert_true(pttl(w.server, WORLD_NAME) <= 50000);
+    assert_int_equal(world_count(w, FOREIGN_OWNER), 1);
+    assert_true(pttl(w->server, WORLD_NAME) <= 50000);
 
     hf_lock_info *info = NULL;
-    assert_int_equal(hf_lock_inspect(w.lock, &info), HF_OK);
+    assert_int_equal(hf_lock_inspect(w->lock, &info), HF_OK);
     assert_int_equal(info->kind, HF_FOUND_PLAIN);
     assert_int_equal(info->holders_len, 1);
     assert_string_equal(info->holders[0]->owner, FOREIGN_OWNER);
@@ -371,13 +344,12 @@ static void foreign_owner_is_respected(void **state) {
 
     /* It unlocks as Redisson does: DEL and a message. */
     struct world_caller waiter;
-    world_call_acquire(&waiter, w.lock, world_wait_for(5000, HF_WATCHDOG));
-    assert_true(wait_until(somebody_listens, w.server, HANG_MS));
-    cmd_ok(w.server, "DEL %s", WORLD_NAME);
-    cmd_ok(w.server, "PUBLISH %s 0", WORLD_CHANNEL);
+    world_call_acquire(&waiter, w->lock, world_wait_for(5000, HF_WATCHDOG));
+    assert_true(wait_until(somebody_listens, w->server, HANG_MS));
+    cmd_ok(w->server, "DEL %s", WORLD_NAME);
+    cmd_ok(w->server, "PUBLISH %s 0", WORLD_CHANNEL);
     assert_int_equal(world_join(&waiter), HF_OK);
-    assert_int_equal(hf_lock_release_as(w.lock, waiter.owner), HF_OK);
-    world_end(&w);
+    assert_int_equal(hf_lock_release_as(w->lock, waiter.owner), HF_OK);
 }
 
 /* Every verb on something that is no lock: its own error, and nothing is changed. */
@@ -396,8 +368,7 @@ static void expect_wrong_type(struct world *w) {
     freeReplyObject(after);
 }
 
-static void U67_U68_what_is_no_plain_lock_is_refused(void **state) {
-    (void)state;
+WORLD_CASE(U67_U68_other_keys_are_refused) {
     static const char *const makers[] = {
         "SET guarded text",
         "RPUSH guarded item",
@@ -406,78 +377,51 @@ static void U67_U68_what_is_no_plain_lock_is_refused(void **state) {
         "HSET guarded mode read " FOREIGN_OWNER " 1",
         "HSET guarded mode write " FOREIGN_OWNER ":write 1",
     };
-    struct world w;
-    world_begin(&w, NULL);
     for (size_t i = 0; i < sizeof makers / sizeof makers[0]; i++) {
-        cmd_ok(w.server, makers[i]);
-        expect_wrong_type(&w);
-        cmd_ok(w.server, "DEL %s", WORLD_NAME);
+        cmd_ok(w->server, makers[i]);
+        expect_wrong_type(w);
+        cmd_ok(w->server, "DEL %s", WORLD_NAME);
     }
-    assert_int_equal(hf_lock_try(w.lock), HF_OK);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
+    assert_int_equal(hf_lock_try(w->lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
 }
 
-static void U67_text_where_the_count_should_be(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(U67_text_where_the_count_should_be) {
     int64_t count = -1;
-    world_begin(&w, NULL);
-    cmd_ok(w.server, "HSET %s %s text", WORLD_NAME, w.owner);
-    assert_int_equal(hf_lock_try(w.lock), HF_EWRONGTYPE);
-    assert_int_equal(hf_lock_hold_count(w.lock, &count), HF_EWRONGTYPE);
+    cmd_ok(w->server, "HSET %s %s text", WORLD_NAME, w->owner);
+    assert_int_equal(hf_lock_try(w->lock), HF_EWRONGTYPE);
+    assert_int_equal(hf_lock_hold_count(w->lock, &count), HF_EWRONGTYPE);
     assert_int_equal(count, -1);
-    world_end(&w);
 }
 
-static void U66_two_databases(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
+WORLD_CASE(U66_two_databases) {
     char url[256];
     hf_client *client;
     hf_lock *lock;
     hf_options options = world_options();
-    snprintf(url, sizeof url, "%s?db=1", server_url(w.server));
+    snprintf(url, sizeof url, "%s?db=1", server_url(w->server));
     assert_int_equal(hf_open(url, &options, &client), HF_OK);
     assert_int_equal(hf_lock_new(client, WORLD_NAME, &lock), HF_OK);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     assert_int_equal(hf_lock_try(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
 
-    /* The channel is shared: a release over there wakes a waiter here, who must go on waiting. */
+    /* Databases share the channel: a release in the other database wakes a waiter here, which must
+     * continue to wait. */
     struct world_caller waiter;
-    world_call_acquire(&waiter, w.rival_lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
-    assert_true(wait_until(somebody_listens, w.server, HANG_MS));
+    world_call_acquire(&waiter, w->rival_lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    assert_true(wait_until(somebody_listens, w->server, HANG_MS));
     for (int i = 0; i < 20; i++) {
         assert_int_equal(hf_lock_try(lock), HF_OK);
         assert_int_equal(hf_lock_release(lock), HF_OK);
     }
     assert_false(atomic_load(&waiter.done));
-    assert_int_equal(world_count(&w, w.owner), 1);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(world_count(w, w->owner), 1);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
     assert_int_equal(world_join(&waiter), HF_OK);
-    assert_int_equal(hf_lock_release_as(w.rival_lock, waiter.owner), HF_OK);
+    assert_int_equal(hf_lock_release_as(w->rival_lock, waiter.owner), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client), HF_OK);
-    world_end(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wire_state_after_every_verb),
-        cmocka_unit_test(U07_binary_names),
-        cmocka_unit_test(U07_nothing_ends_at_a_nul),
-        cmocka_unit_test(name_prefix_goes_before_key_and_channel),
-        cmocka_unit_test(U04_no_name_is_refused),
-        cmocka_unit_test(U08_huge_names),
-        cmocka_unit_test(reentry_never_shortens),
-        cmocka_unit_test(U74_watchdog_then_lease_through_two_handles),
-        cmocka_unit_test(U74_fixed_leases_are_never_renewed),
-        cmocka_unit_test(foreign_owner_is_respected),
-        cmocka_unit_test(U67_U68_what_is_no_plain_lock_is_refused),
-        cmocka_unit_test(U67_text_where_the_count_should_be),
-        cmocka_unit_test(U66_two_databases),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -5,6 +5,7 @@
  * release reports the loss, on purpose.
  */
 #include "lock/fair.h"
+#include "support/case.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -34,17 +35,14 @@ static void assert_no_drift(struct world *w, int64_t lease_ms) {
 /* ---- Order ---- */
 
 /* Every hand-over is by a lease that ran out. */
-static void C052_lease_timeout_keeps_order(void **state) {
-    (void)state;
+FAIR_CASE(C052_lease_timeout_keeps_order) {
     enum { COMERS = 8, LEASE_MS = 1500 }; /* time enough to note that one has come in */
-    struct world w;
     struct comer comers[COMERS];
     static struct arrivals arrivals;
-    fair_begin(&w, NULL);
-    struct monitor *monitor = monitor_start(w.server);
+    struct monitor *monitor = monitor_start(w->server);
     atomic_store(&arrivals.next, 0);
     for (int i = 0; i < COMERS; i++) {
-        comers[i] = (struct comer){.lock = w.lock,
+        comers[i] = (struct comer){.lock = w->lock,
                                    .options = as((hf_owner)(FIRST + i), HANG_MS, LEASE_MS),
                                    .arrivals = &arrivals,
                                    .index = i,
@@ -53,7 +51,7 @@ static void C052_lease_timeout_keeps_order(void **state) {
         if (i == 0)
             assert_int_equal(comer_join(&comers[0]), HF_OK);
         char owner[64];
-        world_owner_text(w.client, (hf_owner)(FIRST + i), owner);
+        world_owner_text(w->client, (hf_owner)(FIRST + i), owner);
         assert_true(monitor_wait(monitor, owner, 1, HANG_MS)); /* the server has seen it come */
     }
     monitor_stop(monitor);
@@ -61,13 +59,11 @@ static void C052_lease_timeout_keeps_order(void **state) {
         assert_int_equal(comer_join(&comers[i]), HF_OK);
     for (int i = 0; i < COMERS; i++)
         assert_int_equal(atomic_load(&arrivals.order[i]), i);
-    assert_true(wait_no_keys(w.server));
-    world_end(&w);
+    assert_true(wait_no_keys(w->server));
 }
 
 /* A crowd, all threads of one client. */
-static void C053_a_crowd(void **state) {
-    (void)state;
+CASE(C053_a_crowd) {
     int comers_len = soak() ? 500 : 60;
     struct world w;
     struct comer *comers = calloc((size_t)comers_len, sizeof *comers);
@@ -90,31 +86,27 @@ static void C053_a_crowd(void **state) {
     world_end(&w);
 }
 
-static void C077_order_of_grants_is_order_of_arrival(void **state) {
-    (void)state;
+FAIR_CASE(C077_order_of_grants_is_order_of_arrival) {
     enum { COMERS = 16 };
-    struct world w;
     struct comer comers[COMERS];
     static struct arrivals arrivals;
-    fair_begin(&w, NULL);
     atomic_store(&arrivals.next, 0);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
     for (int i = 0; i < COMERS; i++) {
-        comers[i] = (struct comer){.lock = i % 3 == 0 ? w.rival_lock : w.lock,
+        comers[i] = (struct comer){.lock = i % 3 == 0 ? w->rival_lock : w->lock,
                                    .options = as((hf_owner)(FIRST + i), HF_FOREVER, HF_WATCHDOG),
                                    .arrivals = &arrivals,
                                    .index = i,
                                    .hold_ms = 1};
         comer_start(&comers[i]);
-        assert_true(wait_queue(w.server, i + 1));
+        assert_true(wait_queue(w->server, i + 1));
     }
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     for (int i = 0; i < COMERS; i++)
         assert_int_equal(comer_join(&comers[i]), HF_OK);
     for (int i = 0; i < COMERS; i++)
         assert_int_equal(atomic_load(&arrivals.order[i]), i);
-    assert_true(wait_no_keys(w.server));
-    world_end(&w);
+    assert_true(wait_no_keys(w->server));
 }
 
 /* ---- Deadlines do not drift ---- */
@@ -160,20 +152,18 @@ static void drift(int rounds, int64_t wait_ms, int64_t hold_ms) {
     world_end(&w);
 }
 
-static void C054_C060_waits_that_fail_do_not_drift(void **state) {
-    (void)state;
+CASE(C054_C060_waits_that_fail_do_not_drift) {
     drift(10, 20, 30);
 }
 
-static void C055_waits_that_succeed_do_not_drift(void **state) {
-    (void)state;
+CASE(C055_waits_that_succeed_do_not_drift) {
     drift(10, HANG_MS, 5);
 }
 
 /* ---- One attempt ---- */
 
 /* What Redisson does without a wait, by its wire contract: drops the heads whose time is over,
- * takes the lock if it is free and nobody else is first in line, or once more; else refuses. */
+ * takes the lock if it is free and nobody else is head of the queue, or once more; else refuses. */
 static const char java_try_once[] =
     "local lock, line, ends = KEYS[1], KEYS[2], KEYS[3] "
     "local me, lease_ms, wait_ms, now_ms = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4]) "
@@ -214,7 +204,7 @@ static bool try_once(const struct taker *taker) {
 
 static void let_go(const struct taker *taker) {
     if (taker->java)
-        cmd_ok(taker->w->server, "DEL " WORLD_NAME); /* nobody is in line to be told */
+        cmd_ok(taker->w->server, "DEL " WORLD_NAME); /* nobody is in the queue to be told */
     else
         assert_int_equal(hf_lock_release_as(taker->w->lock, taker->number), HF_OK);
 }
@@ -250,15 +240,14 @@ static void one_attempt_each(unsigned javas) {
     assert_true(now_ms() - start_ms >= LEASE_MS);
     assert_refused(&takers[3]);
     assert_refused(&takers[0]);
-    if (!takers[1].java) /* and it is told that its time was over */
+    if (!takers[1].java) /* and it learns that its time was over */
         assert_int_equal(hf_lock_release_as(w.lock, takers[1].number), HF_ELOST);
     let_go(&takers[2]);
     assert_int_equal(world_keys(w.server), 0);
     world_end(&w);
 }
 
-static void C057_one_attempt_never_lines_up(void **state) {
-    (void)state;
+CASE(C057_one_attempt_never_queues) {
     one_attempt_each(0);
     one_attempt_each(5);
     one_attempt_each(10);
@@ -267,121 +256,98 @@ static void C057_one_attempt_never_lines_up(void **state) {
 
 /* ---- One owner ---- */
 
-static void C063_C068_C070_force_and_questions(void **state) {
-    (void)state;
-    struct world w;
+FAIR_CASE(C063_C068_C070_force_and_questions) {
     bool yes;
-    fair_begin(&w, NULL);
-    assert_int_equal(hf_lock_is_locked(w.lock, &yes), HF_OK);
+    assert_int_equal(hf_lock_is_locked(w->lock, &yes), HF_OK);
     assert_false(yes);
-    assert_int_equal(hf_lock_is_mine(w.lock, &yes), HF_OK);
+    assert_int_equal(hf_lock_is_mine(w->lock, &yes), HF_OK);
     assert_false(yes);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    assert_int_equal(hf_lock_is_locked(w.rival_lock, &yes), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_int_equal(hf_lock_is_locked(w->rival_lock, &yes), HF_OK);
     assert_true(yes);
-    assert_int_equal(hf_lock_is_mine(w.lock, &yes), HF_OK);
+    assert_int_equal(hf_lock_is_mine(w->lock, &yes), HF_OK);
     assert_true(yes);
-    assert_int_equal(hf_lock_break(w.rival_lock, &yes), HF_OK);
+    assert_int_equal(hf_lock_break(w->rival_lock, &yes), HF_OK);
     assert_true(yes);
-    assert_int_equal(hf_lock_is_locked(w.lock, &yes), HF_OK);
+    assert_int_equal(hf_lock_is_locked(w->lock, &yes), HF_OK);
     assert_false(yes);
-    assert_int_equal(hf_lock_is_mine(w.lock, &yes), HF_OK);
+    assert_int_equal(hf_lock_is_mine(w->lock, &yes), HF_OK);
     assert_false(yes);
-    assert_int_equal(hf_lock_break(w.rival_lock, &yes), HF_OK);
+    assert_int_equal(hf_lock_break(w->rival_lock, &yes), HF_OK);
     assert_false(yes);
-    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
-    assert_int_equal(world_keys(w.server), 0);
-    world_end(&w);
+    assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
+    assert_int_equal(world_keys(w->server), 0);
 }
 
-/* Breaking gives it to the first in line, as a release does. */
-static void C063_break_hands_over(void **state) {
-    (void)state;
-    struct world w;
+/* Breaking gives it to the head of the queue, as a release does. */
+FAIR_CASE(C063_break_hands_over) {
     struct world_caller waiter;
     bool broken;
-    fair_begin(&w, NULL);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
-    queue_up(&waiter, w.server, w.client, w.lock, FIRST, as(FIRST, HF_FOREVER, HF_WATCHDOG));
-    assert_int_equal(hf_lock_break(w.lock, &broken), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    queue_up(&waiter, w->server, w->client, w->lock, FIRST, as(FIRST, HF_FOREVER, HF_WATCHDOG));
+    assert_int_equal(hf_lock_break(w->lock, &broken), HF_OK);
     assert_true(broken);
     assert_int_equal(world_join(&waiter), HF_OK);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_ELOST);
-    assert_int_equal(hf_lock_release_as(w.lock, FIRST), HF_OK);
-    assert_int_equal(world_keys(w.server), 0);
-    world_end(&w);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_ELOST);
+    assert_int_equal(hf_lock_release_as(w->lock, FIRST), HF_OK);
+    assert_int_equal(world_keys(w->server), 0);
 }
 
-static void C064_waiter_comes_in_on_expiry_and_the_late_release_tells(void **state) {
-    (void)state;
+FAIR_CASE(C064_waiter_enters_on_expiry_and_the_late_release_fails) {
     enum { LEASE_MS = 400 };
-    struct world w;
-    fair_begin(&w, NULL);
     hf_acquire_options options = world_wait_for(HF_FOREVER, LEASE_MS);
     int64_t start_ms = now_ms();
-    world_acquire_brief(w.rival_lock, &options);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    world_acquire_brief(w->rival_lock, &options);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     assert_true(now_ms() - start_ms >= LEASE_MS);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_ELOST);
-    assert_int_equal(world_count(&w, w.owner), 1);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_int_equal(world_keys(w.server), 0);
-    world_end(&w);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_ELOST);
+    assert_int_equal(world_count(w, w->owner), 1);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_int_equal(world_keys(w->server), 0);
 }
 
-static void C066_C073_hold_count_and_reentrancy(void **state) {
-    (void)state;
-    struct world w;
+FAIR_CASE(C066_C073_hold_count_and_reentrancy) {
     int64_t count;
-    fair_begin(&w, NULL);
     for (int depth = 1; depth <= 2; depth++) {
         for (int i = 1; i <= depth; i++) {
-            assert_int_equal(hf_lock_try(w.lock), HF_OK);
-            assert_int_equal(hf_lock_hold_count(w.lock, &count), HF_OK);
+            assert_int_equal(hf_lock_try(w->lock), HF_OK);
+            assert_int_equal(hf_lock_hold_count(w->lock, &count), HF_OK);
             assert_int_equal(count, i);
         }
         for (int i = depth - 1; i >= 0; i--) {
-            assert_int_equal(hf_lock_try(w.rival_lock), HF_EBUSY);
-            assert_int_equal(hf_lock_release(w.lock), HF_OK);
-            assert_int_equal(hf_lock_hold_count(w.lock, &count), HF_OK);
+            assert_int_equal(hf_lock_try(w->rival_lock), HF_EBUSY);
+            assert_int_equal(hf_lock_release(w->lock), HF_OK);
+            assert_int_equal(hf_lock_hold_count(w->lock, &count), HF_OK);
             assert_int_equal(count, i);
         }
     }
-    assert_int_equal(world_keys(w.server), 0);
-    world_end(&w);
+    assert_int_equal(world_keys(w->server), 0);
 }
 
-static void C069_C071_others_see_it_but_cannot_release(void **state) {
-    (void)state;
-    struct world w;
+FAIR_CASE(C069_C071_others_see_it_but_cannot_release) {
     bool yes;
-    fair_begin(&w, NULL);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
-    assert_int_equal(hf_lock_is_locked(w.lock, &yes), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    assert_int_equal(hf_lock_is_locked(w->lock, &yes), HF_OK);
     assert_true(yes);
-    assert_int_equal(hf_lock_is_mine(w.lock, &yes), HF_OK);
+    assert_int_equal(hf_lock_is_mine(w->lock, &yes), HF_OK);
     assert_false(yes);
-    assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
-    assert_int_equal(world_count(&w, w.rival_owner), 1);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
-    world_end(&w);
+    assert_int_equal(hf_lock_release(w->lock), HF_ENOTOWNER);
+    assert_int_equal(world_count(w, w->rival_owner), 1);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
 }
 
 /* ---- Many ---- */
 
-static void C074_C076_counter(void **state) {
-    (void)state;
+FAIR_CASE(C074_C076_counter) {
     enum { CLIENTS = 6, THREADS = 3, ALL = CLIENTS * THREADS };
-    struct world w;
     struct comer comers[ALL];
     static struct arrivals arrivals;
     hf_client *clients[CLIENTS];
     hf_lock *locks[CLIENTS];
     hf_options options = world_options();
-    fair_begin(&w, NULL);
     atomic_store(&arrivals.next, 0);
     for (int i = 0; i < CLIENTS; i++) {
-        assert_int_equal(hf_open(server_url(w.server), &options, &clients[i]), HF_OK);
+        assert_int_equal(hf_open(server_url(w->server), &options, &clients[i]), HF_OK);
         locks[i] = new_handle(clients[i], HF_FAIR);
     }
     for (int i = 0; i < ALL; i++) {
@@ -394,16 +360,14 @@ static void C074_C076_counter(void **state) {
     for (int i = 0; i < ALL; i++)
         assert_int_equal(comer_join(&comers[i]), HF_OK);
     assert_int_equal(atomic_load(&arrivals.next), ALL);
-    assert_true(wait_no_keys(w.server));
+    assert_true(wait_no_keys(w->server));
     for (int i = 0; i < CLIENTS; i++) {
         hf_lock_free(locks[i]);
         assert_int_equal(hf_close(clients[i]), HF_OK);
     }
-    world_end(&w);
 }
 
-static void C078_name_prefix(void **state) {
-    (void)state;
+CASE(C078_name_prefix) {
     struct world w;
     struct world_caller waiter;
     hf_client *client;
@@ -415,8 +379,8 @@ static void C078_name_prefix(void **state) {
     lock = new_handle(client, HF_FAIR);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     world_call_acquire(&waiter, lock, as(FIRST, HF_FOREVER, HF_WATCHDOG));
-    while (!key_exists(w.server, "redisson_lock_queue:{test::" WORLD_NAME "}"))
-        sleep_ms(1);
+    assert_true(
+        WAIT_FOR(key_exists(w.server, "redisson_lock_queue:{test::" WORLD_NAME "}"), HANG_MS));
     assert_true(key_exists(w.server, "test::" WORLD_NAME));
     assert_true(key_exists(w.server, "redisson_lock_timeout:{test::" WORLD_NAME "}"));
     assert_int_equal(queue_len(w.server), 0);
@@ -431,15 +395,12 @@ static void C078_name_prefix(void **state) {
 
 /* ---- The non-reentrant form ---- */
 
-static void C207_C208_C209_nonreentrant(void **state) {
-    (void)state;
-    struct world w;
+FAIR_CASE(C207_C208_C209_nonreentrant) {
     struct world_caller waiter;
     bool mine;
-    fair_begin(&w, NULL);
-    hf_lock *lock = new_handle(w.client, HF_FAIR | HF_NONREENTRANT);
-    hf_lock *other = new_handle(w.client, HF_FAIR | HF_NONREENTRANT);
-    hf_lock *fair = new_handle(w.client, HF_FAIR);
+    hf_lock *lock = new_handle(w->client, HF_FAIR | HF_NONREENTRANT);
+    hf_lock *other = new_handle(w->client, HF_FAIR | HF_NONREENTRANT);
+    hf_lock *fair = new_handle(w->client, HF_FAIR);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_try(lock), HF_EDEADLK);
     assert_int_equal(hf_lock_acquire_for(lock, 100), HF_EDEADLK);
@@ -448,23 +409,23 @@ static void C207_C208_C209_nonreentrant(void **state) {
     assert_true(mine);
     assert_int_equal(hf_lock_try(fair), HF_OK); /* one lock, whichever handle */
     assert_int_equal(hf_lock_release(fair), HF_OK);
-    queue_up(&waiter, w.server, w.rival, w.rival_lock, FIRST, as(FIRST, HF_FOREVER, HF_WATCHDOG));
+    queue_up(&waiter, w->server, w->rival, w->rival_lock, FIRST,
+             as(FIRST, HF_FOREVER, HF_WATCHDOG));
     assert_int_equal(hf_lock_release(other), HF_OK);
     assert_int_equal(world_join(&waiter), HF_OK);
     assert_int_equal(hf_lock_try(lock), HF_EBUSY);
-    assert_int_equal(hf_lock_release_as(w.rival_lock, FIRST), HF_OK);
+    assert_int_equal(hf_lock_release_as(w->rival_lock, FIRST), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    assert_int_equal(world_keys(w.server), 0);
+    assert_int_equal(world_keys(w->server), 0);
     hf_lock_free(lock);
     hf_lock_free(other);
     hf_lock_free(fair);
-    world_end(&w);
 }
 
-/* ---- The length of the line costs nothing ---- */
+/* ---- The length of the queue costs nothing ---- */
 
-/* How many commands scripts run for a hand-over with so many in line. */
+/* How many commands scripts run for a hand-over with so many in the queue. */
 static long long hand_over_cost(struct world *w, int in_line) {
     struct world_caller waiter;
     cmd_ok(w->server, "FLUSHALL");
@@ -480,7 +441,8 @@ static long long hand_over_cost(struct world *w, int in_line) {
     long long before = server_commands(w->server);
     assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_int_equal(world_join(&waiter), HF_OK);
-    hf_acquire_options again = as(FIRST + 1, 1, HF_WATCHDOG); /* one more in line, behind all */
+    hf_acquire_options again =
+        as(FIRST + 1, 1, HF_WATCHDOG); /* one more in the queue, behind all */
     assert_int_equal(hf_lock_acquire_with(w->lock, &again, NULL), HF_ETIMEDOUT);
     assert_true(wait_queue(w->server, in_line));
     long long cost = server_commands(w->server) - before;
@@ -489,34 +451,11 @@ static long long hand_over_cost(struct world *w, int in_line) {
     return cost;
 }
 
-static void a_long_line_takes_no_more_commands(void **state) {
-    (void)state;
-    struct world w;
-    fair_begin(&w, NULL);
-    long long few = hand_over_cost(&w, 100), many = hand_over_cost(&w, 10000);
+FAIR_CASE(a_long_queue_takes_no_more_commands) {
+    long long few = hand_over_cost(w, 100), many = hand_over_cost(w, 10000);
     /* The attempt that times out is made once, or twice if it subscribed in time. */
     assert_true(many < few + 40);
     assert_true(few < 120);
-    world_end(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(C052_lease_timeout_keeps_order),
-        cmocka_unit_test(C053_a_crowd),
-        cmocka_unit_test(C077_order_of_grants_is_order_of_arrival),
-        cmocka_unit_test(C054_C060_waits_that_fail_do_not_drift),
-        cmocka_unit_test(C055_waits_that_succeed_do_not_drift),
-        cmocka_unit_test(C057_one_attempt_never_lines_up),
-        cmocka_unit_test(C063_C068_C070_force_and_questions),
-        cmocka_unit_test(C063_break_hands_over),
-        cmocka_unit_test(C064_waiter_comes_in_on_expiry_and_the_late_release_tells),
-        cmocka_unit_test(C066_C073_hold_count_and_reentrancy),
-        cmocka_unit_test(C069_C071_others_see_it_but_cannot_release),
-        cmocka_unit_test(C074_C076_counter),
-        cmocka_unit_test(C078_name_prefix),
-        cmocka_unit_test(C207_C208_C209_nonreentrant),
-        cmocka_unit_test(a_long_line_takes_no_more_commands),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -1,19 +1,20 @@
 /*
- * A fair lock whose line begins with those who are dead: Java clients that count for minutes, crowds of
- * more than one call passes over. Whoever lives gets in within seconds of the release, and a Java
+ * A fair lock whose queue begins with clients that are dead: Java clients that count for minutes, crowds of
+ * more than one call passes over. A client that lives gets in within seconds of the release, and a Java
  * client that only did not hear at once is not taken for dead.
  *
- * The dead and the Java clients are entries in the keys of the line, as wire.md has them; a Java client
+ * The dead and the Java clients are entries in the keys of the queue, as Redisson writes them; a Java client
  * that lives is a subscriber that takes the lock with Redisson's own steps.
  */
 #include "lock/fair.h"
+#include "support/case.h"
 
 #include <stdio.h>
 #include <time.h>
 
 #define FIRST 100      /* owners of waiters */
 #define GRACE_MS 2000  /* that a Java client has, if nobody hears for it */
-#define SOON_MS 7000   /* less than any poll or deadline of those who wait here */
+#define SOON_MS 7000   /* less than any poll or deadline of the waiters here */
 #define LONG_MS 600000 /* until then the dead are believed to be alive */
 #define HAND_OVER hfi_script_fair_hand_over.sha1
 
@@ -21,7 +22,7 @@ static long long in_ms(int64_t ms) {
     return (long long)time(NULL) * 1000 + ms;
 }
 
-/* A waiter of a Java client, at the end of the line. */
+/* A waiter of a Java client, at the end of the queue. */
 static void queue_java(struct server *server, const char *owner, int64_t until_ms) {
     cmd_ok(server, "RPUSH " FAIR_QUEUE " %s", owner);
     cmd_ok(server, "ZADD " FAIR_DEADLINES " %lld %s", in_ms(until_ms), owner);
@@ -39,7 +40,7 @@ static void queue_many(struct server *server, const char *who, int len, int64_t 
            queue_many_lua, len, who, in_ms(until_ms), are_ours ? 1 : 0);
 }
 
-/* The rival holds it; somebody of ours waits behind whoever is in line already. */
+/* The rival holds it; somebody of ours waits behind the client that is in the queue already. */
 static void begin_behind(struct world *w, struct world_caller *waiter,
                          void (*queue)(struct server *server)) {
     fair_begin(w, NULL);
@@ -67,8 +68,7 @@ static void one_java(struct server *server) {
 }
 
 /* And while that runs, nobody asks in a tight loop. */
-static void a_dead_java_client_costs_its_grace(void **state) {
-    (void)state;
+CASE(a_dead_java_client_costs_its_grace) {
     struct world w;
     struct world_caller waiter;
     begin_behind(&w, &waiter, one_java);
@@ -79,26 +79,22 @@ static void a_dead_java_client_costs_its_grace(void **state) {
     assert_in_range(server_calls(w.server, "evalsha") - before, 3, 24);
 }
 
-/* Nobody is in line but the dead when the lock becomes free: who comes later waits no longer. */
-static void a_dead_java_client_costs_a_newcomer_its_grace(void **state) {
-    (void)state;
-    struct world w;
-    fair_begin(&w, NULL);
-    one_java(w.server);
+/* Only dead waiters are queued when the lock becomes free: a client that comes later waits no
+ * longer than for them. */
+FAIR_CASE(a_dead_java_client_costs_a_newcomer_its_grace) {
+    one_java(w->server);
     int64_t start_ms = now_ms();
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     assert_in_range(now_ms() - start_ms, GRACE_MS - 100, SOON_MS);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_true(wait_no_keys(w.server));
-    world_end(&w);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_true(wait_no_keys(w->server));
 }
 
 static void many_javas(struct server *server) {
     queue_many(server, "java", 1500, LONG_MS, false);
 }
 
-static void a_dead_crowd_of_java_clients_costs_one_grace_per_thousand(void **state) {
-    (void)state;
+CASE(a_dead_crowd_of_java_clients_costs_one_grace_per_thousand) {
     struct world w;
     struct world_caller waiter;
     begin_behind(&w, &waiter, many_javas);
@@ -107,7 +103,7 @@ static void a_dead_crowd_of_java_clients_costs_one_grace_per_thousand(void **sta
     assert_comes_in(&w, &waiter, start_ms, 2 * GRACE_MS - 100, SOON_MS);
 }
 
-/* Redisson's acquire by the first in line of a free lock. */
+/* Redisson's acquire by the head of the queue of a free lock. */
 static const char java_take_lua[] =
     "if redis.call('exists', KEYS[1]) == 1 or redis.call('lindex', KEYS[2], 0) ~= ARGV[1] then\n"
     "return 0 end redis.call('lpop', KEYS[2]) redis.call('zrem', KEYS[3], ARGV[1])\n"
@@ -119,14 +115,13 @@ static long long java_takes(struct server *server, const char *owner) {
 }
 
 /* It was about to subscribe, or to connect again, when the lock became free. */
-static void a_java_client_that_is_late_for_its_turn_gets_it(void **state) {
-    (void)state;
+CASE(a_java_client_that_is_late_for_its_turn_gets_it) {
     struct world w;
     struct world_caller waiter;
     bool broken;
     begin_behind(&w, &waiter, one_java);
     assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
-    sleep_ms(GRACE_MS / 3);
+    assert_true(HOLDS_FOR(!atomic_load(&waiter.done), GRACE_MS / 3));
     assert_int_equal(java_takes(w.server, "java:1"), 1);
     assert_false(atomic_load(&waiter.done));
     int64_t start_ms = now_ms();
@@ -140,25 +135,24 @@ static void two_javas(struct server *server) {
     queue_java(server, "java:2", 2 * LONG_MS);
 }
 
-/* One of them listens: it is told, and it is its turn when the time of the other is over, by the
- * deadline that Java looks at. */
-static void a_java_client_behind_a_dead_one_is_told(void **state) {
-    (void)state;
+/* One of them is subscribed: it is notified, and gets its turn when the other's time is over, by
+ * the deadline that Java reads. */
+CASE(a_java_client_behind_a_dead_one_is_notified) {
     struct world w;
     struct world_caller waiter;
     begin_behind(&w, &waiter, two_javas);
-    redisContext *ear = redisConnectUnix(server_socket(w.server));
-    redisReply *reply = redisCommand(ear, "SUBSCRIBE " WORLD_CHANNEL ":java:2");
+    redisContext *subscriber = redisConnectUnix(server_socket(w.server));
+    redisReply *reply = redisCommand(subscriber, "SUBSCRIBE " WORLD_CHANNEL ":java:2");
     freeReplyObject(reply);
     assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
-    assert_int_equal(redisGetReply(ear, (void **)&reply), REDIS_OK);
+    assert_int_equal(redisGetReply(subscriber, (void **)&reply), REDIS_OK);
     assert_string_equal(reply->element[2]->str, "0");
     freeReplyObject(reply);
     long long deadline = cmd_int(w.server, "ZSCORE " FAIR_DEADLINES " java:1");
     assert_true(deadline <= in_ms(GRACE_MS + 1000));
     assert_true(cmd_int(w.server, "ZSCORE " FAIR_DEADLINES " java:2") > in_ms(LONG_MS));
-    while (in_ms(0) <= deadline) /* it looks in a loop, and passes over whose deadline is over */
-        sleep_ms(10);
+    /* it looks in a loop, and passes over an entry whose deadline is over */
+    assert_true(WAIT_FOR(in_ms(0) > deadline, HANG_MS));
     cmd_ok(w.server, "LREM " FAIR_QUEUE " 0 java:1");
     cmd_ok(w.server, "ZREM " FAIR_DEADLINES " java:1");
     assert_int_equal(java_takes(w.server, "java:2"), 1);
@@ -167,21 +161,20 @@ static void a_java_client_behind_a_dead_one_is_told(void **state) {
     int64_t start_ms = now_ms();
     assert_int_equal(hf_lock_break(w.rival_lock, &broken), HF_OK);
     assert_comes_in(&w, &waiter, start_ms, 0, SOON_MS);
-    redisFree(ear);
+    redisFree(subscriber);
 }
 
-/* It was told, and has just waited long enough: Redisson's give-up takes it out of the line and tells
- * nobody. Then the next of ours finds the lock free at its poll. */
-static void a_turn_that_java_lets_pass_is_found_by_a_poll(void **state) {
-    (void)state;
+/* It was notified just as its wait ended: Redisson's give-up removes it from the queue and notifies
+ * no waiter. The next of our waiters finds the lock free at its poll. */
+CASE(a_turn_that_java_lets_pass_is_found_by_a_poll) {
     struct world w;
     struct world_caller waiter;
     hf_options options = fair_options(4500); /* polls after three seconds */
     fair_begin(&w, &options);
     assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
     one_java(w.server);
-    redisContext *ear = redisConnectUnix(server_socket(w.server));
-    redisReply *reply = redisCommand(ear, "SUBSCRIBE " WORLD_CHANNEL ":java:1");
+    redisContext *subscriber = redisConnectUnix(server_socket(w.server));
+    redisReply *reply = redisCommand(subscriber, "SUBSCRIBE " WORLD_CHANNEL ":java:1");
     freeReplyObject(reply);
     queue_up(&waiter, w.server, w.client, w.lock, FIRST, world_wait_for(HF_FOREVER, HF_WATCHDOG));
     int64_t start_ms = now_ms();
@@ -189,7 +182,7 @@ static void a_turn_that_java_lets_pass_is_found_by_a_poll(void **state) {
     cmd_ok(w.server, "ZREM " FAIR_DEADLINES " java:1");
     cmd_ok(w.server, "LREM " FAIR_QUEUE " 0 java:1");
     assert_comes_in(&w, &waiter, start_ms, 0, SOON_MS);
-    redisFree(ear);
+    redisFree(subscriber);
 }
 
 /* ---- Without a right to what is remembered ---- */
@@ -200,33 +193,30 @@ struct warnings {
 
 static void count_warnings(hf_log_level level, const char *message, void *user) {
     struct warnings *warnings = user;
-    if (level == HF_LOG_WARN && strstr(message, "who did not hear") != NULL)
+    if (level == HF_LOG_WARN && strstr(message, "unheard notifications") != NULL)
         atomic_fetch_add(&warnings->count, 1);
 }
 
 /* An access list of version 0.1 that names the keys one by one: everything works, but for what the
  * key is for, and that is said once. */
-static void an_access_list_of_0_1_is_enough(void **state) {
-    (void)state;
-    struct world w;
+FAIR_CASE(an_access_list_of_0_1_is_enough) {
     struct warnings warnings = {0};
     hf_options options = world_options();
     hf_client *client;
     bool broken;
-    fair_begin(&w, NULL);
-    cmd_ok(w.server, "ACL SETUSER app on >secret resetchannels &" WORLD_CHANNEL "* ~" WORLD_NAME
-                     " ~" FAIR_QUEUE " ~" FAIR_DEADLINES " ~" FAIR_RECORDS " +@all");
+    cmd_ok(w->server, "ACL SETUSER app on >secret resetchannels &" WORLD_CHANNEL "* ~" WORLD_NAME
+                      " ~" FAIR_QUEUE " ~" FAIR_DEADLINES " ~" FAIR_RECORDS " +@all");
     options.user = "app";
     options.password = "secret";
     options.log = count_warnings;
     options.log_user = &warnings;
-    assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
+    assert_int_equal(hf_open(server_url(w->server), &options, &client), HF_OK);
     hf_lock *lock = new_handle(client, HF_FAIR);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
     assert_int_equal(hf_lock_break(lock, &broken), HF_OK);
     assert_true(broken);
-    queue_java(w.server, "java:1", LONG_MS);
-    queue_java(w.server, "java:2", LONG_MS);
+    queue_java(w->server, "java:1", LONG_MS);
+    queue_java(w->server, "java:2", LONG_MS);
     int64_t start_ms = now_ms();
     for (int i = 0; i < 2; i++) {
         assert_int_equal(hf_lock_acquire(lock), HF_OK);
@@ -236,10 +226,9 @@ static void an_access_list_of_0_1_is_enough(void **state) {
     assert_int_equal(atomic_load(&warnings.count), 1);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client), HF_OK);
-    assert_true(wait_no_keys(w.server));
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_ELOST);
-    cmd_ok(w.server, "ACL DELUSER app");
-    world_end(&w);
+    assert_true(wait_no_keys(w->server));
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_ELOST);
+    cmd_ok(w->server, "ACL DELUSER app");
 }
 
 /* ---- More than one call passes over ---- */
@@ -250,8 +239,7 @@ static void many_dead(struct server *server) {
     queue_many(server, "more", 600, LONG_MS, true);
 }
 
-static void a_dead_crowd_is_passed_over_by_a_release(void **state) {
-    (void)state;
+CASE(a_dead_crowd_is_passed_over_by_a_release) {
     struct world w;
     struct world_caller waiter;
     begin_behind(&w, &waiter, many_dead);
@@ -260,8 +248,7 @@ static void a_dead_crowd_is_passed_over_by_a_release(void **state) {
     assert_comes_in(&w, &waiter, start_ms, 0, SOON_MS);
 }
 
-static void a_dead_crowd_is_passed_over_by_a_break(void **state) {
-    (void)state;
+CASE(a_dead_crowd_is_passed_over_by_a_break) {
     struct world w;
     struct world_caller waiter;
     bool broken;
@@ -272,9 +259,8 @@ static void a_dead_crowd_is_passed_over_by_a_break(void **state) {
     assert_comes_in(&w, &waiter, start_ms, 0, SOON_MS);
 }
 
-/* Who gives up finds the lock free, and nobody in front of the line who could take it. */
-static void a_dead_crowd_is_passed_over_by_a_give_up(void **state) {
-    (void)state;
+/* A waiter that gives up finds the lock free, and no live waiter at the head of the queue. */
+CASE(a_dead_crowd_is_passed_over_by_a_give_up) {
     struct world w;
     struct world_caller waiter, other;
     begin_behind(&w, &waiter, many_dead);
@@ -286,42 +272,33 @@ static void a_dead_crowd_is_passed_over_by_a_give_up(void **state) {
     assert_comes_in(&w, &waiter, start_ms, 0, SOON_MS);
 }
 
-static void a_dead_crowd_does_not_make_a_free_lock_busy(void **state) {
-    (void)state;
-    struct world w;
-    fair_begin(&w, NULL);
-    many_dead(w.server);
-    assert_int_equal(hf_lock_try(w.lock), HF_OK);
-    assert_int_equal(queue_len(w.server), 0);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_true(wait_no_keys(w.server));
-    world_end(&w);
+FAIR_CASE(a_dead_crowd_does_not_make_a_free_lock_busy) {
+    many_dead(w->server);
+    assert_int_equal(hf_lock_try(w->lock), HF_OK);
+    assert_int_equal(queue_len(w->server), 0);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_true(wait_no_keys(w->server));
 }
 
 /* The rest of a hand-over is lost on its way: it is sent again, as everything is. */
-static void a_lost_reply_does_not_leave_the_crowd_in_front(void **state) {
-    (void)state;
-    struct world w;
+FAIR_CASE(a_lost_reply_does_not_leave_the_crowd_in_front) {
     struct world_caller waiter;
-    fair_begin(&w, NULL);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    many_dead(w.server);
-    queue_up(&waiter, w.server, w.rival, w.rival_lock, FIRST,
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    many_dead(w->server);
+    queue_up(&waiter, w->server, w->rival, w->rival_lock, FIRST,
              world_wait_for(HF_FOREVER, HF_WATCHDOG));
-    proxy_drop_replies_after(w.proxy, HAND_OVER);
+    proxy_drop_replies_after(w->proxy, HAND_OVER);
     int64_t start_ms = now_ms();
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_int_equal(proxy_fired(w.proxy), 1);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_int_equal(proxy_fired(w->proxy), 1);
     assert_int_equal(world_join(&waiter), HF_OK);
     assert_in_range(now_ms() - start_ms, 0, SOON_MS);
-    assert_int_equal(hf_lock_release_as(w.rival_lock, FIRST), HF_OK);
-    assert_true(wait_no_keys(w.server));
-    world_end(&w);
+    assert_int_equal(hf_lock_release_as(w->rival_lock, FIRST), HF_OK);
+    assert_true(wait_no_keys(w->server));
 }
 
-/* Whatever comes of the rest: the lock was released. Those who wait look for themselves. */
-static void a_release_that_cannot_go_on_is_a_release(void **state) {
-    (void)state;
+/* Whatever comes of the rest: the lock was released. Waiters look for themselves. */
+CASE(a_release_that_cannot_go_on_is_a_release) {
     static const char refusal[] = "-ERR not now\r\n";
     struct world w;
     struct world_caller waiter;
@@ -341,21 +318,4 @@ static void a_release_that_cannot_go_on_is_a_release(void **state) {
     world_end(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_dead_java_client_costs_its_grace),
-        cmocka_unit_test(a_dead_java_client_costs_a_newcomer_its_grace),
-        cmocka_unit_test(a_dead_crowd_of_java_clients_costs_one_grace_per_thousand),
-        cmocka_unit_test(a_java_client_that_is_late_for_its_turn_gets_it),
-        cmocka_unit_test(a_java_client_behind_a_dead_one_is_told),
-        cmocka_unit_test(a_turn_that_java_lets_pass_is_found_by_a_poll),
-        cmocka_unit_test(an_access_list_of_0_1_is_enough),
-        cmocka_unit_test(a_dead_crowd_is_passed_over_by_a_release),
-        cmocka_unit_test(a_dead_crowd_is_passed_over_by_a_break),
-        cmocka_unit_test(a_dead_crowd_is_passed_over_by_a_give_up),
-        cmocka_unit_test(a_dead_crowd_does_not_make_a_free_lock_busy),
-        cmocka_unit_test(a_lost_reply_does_not_leave_the_crowd_in_front),
-        cmocka_unit_test(a_release_that_cannot_go_on_is_a_release),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -1,15 +1,19 @@
 /*
- * The fair lock where its line is not what it should be: crowds of dead waiters, leases that never
- * end, keys that somebody has edited or deleted. Whoever lives gets in, in order where the order is
- * still known, and nobody asks in a tight loop.
+ * The fair lock with a damaged queue: crowds of dead waiters, leases that never end, keys that were
+ * edited or deleted. A live client gets in, in order as far as the order is known, and no client
+ * retries in a tight loop.
  */
 #include "lock/fair.h"
+#include "support/case.h"
 #include "support/new_lock.h"
 
 #include <time.h>
 
 #define FIRST 100 /* owners of waiters */
 #define LONG_MS 60000
+#define LEASE_MS 60000
+#define CONFIRM_MS 2400
+#define WATCHDOG_MS 1500
 
 /* Waiters of ours whose process has died: believed to be alive, but nobody listens. */
 static void queue_dead(struct server *server, int len) {
@@ -23,20 +27,16 @@ static void queue_dead(struct server *server, int len) {
     }
 }
 
-/* More than are swept in one call: the rest is not left to the backoff of those who wait. */
-static void a_crowd_of_dead_is_swept_soon(void **state) {
-    (void)state;
+/* More than are swept in one call: the rest is not left to the backoff of the waiters. */
+FAIR_CASE(a_crowd_of_dead_is_swept_soon) {
     enum { DEAD = 1000, SOON_MS = 5000 };
-    struct world w;
-    fair_begin(&w, NULL);
-    queue_dead(w.server, DEAD);
+    queue_dead(w->server, DEAD);
     int64_t start_ms = now_ms();
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     assert_true(now_ms() - start_ms < SOON_MS);
-    assert_int_equal(queue_len(w.server), 0);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_int_equal(world_keys(w.server), 0);
-    world_end(&w);
+    assert_int_equal(queue_len(w->server), 0);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_int_equal(world_keys(w->server), 0);
 }
 
 static void queue_up_all(struct world *w, struct world_caller *waiters, int len) {
@@ -45,7 +45,7 @@ static void queue_up_all(struct world *w, struct world_caller *waiters, int len)
                  world_wait_for(HF_FOREVER, LONG_MS));
 }
 
-/* A hold that no pause of the machine ends, however short the watchdog is from which the times of the line follow. */
+/* A hold that no pause of the machine ends, however short the watchdog is from which the times of the queue follow. */
 static void hold_for_long(hf_lock *lock) {
     hf_acquire_options hold = world_wait_for(HF_FOREVER, LONG_MS);
     assert_int_equal(hf_lock_acquire_with(lock, &hold, NULL), HF_OK);
@@ -60,23 +60,19 @@ static void assert_in_order(struct world *w, struct world_caller *waiters, int l
     assert_true(wait_no_keys(w->server));
 }
 
-/* What is left of a lease, times a place in line, need not be a number: whoever waits goes on to
+/* What is left of a lease, times a place in the queue, need not be a number: a waiter goes on to
  * say that it lives. */
-static void an_endless_lease_silences_nobody(void **state) {
-    (void)state;
-    enum { WAITERS = 3, WATCHDOG_MS = 1500 };
-    struct world w;
+FAIR_CASE_WITH(an_endless_lease_silences_nobody, fair_options(WATCHDOG_MS)) {
+    enum { WAITERS = 3 };
     struct world_caller waiters[WAITERS];
     bool broken;
-    hf_options options = fair_options(WATCHDOG_MS);
-    fair_begin(&w, &options);
-    cmd_ok(w.server, "HSET %s java:1 1", WORLD_NAME);
-    cmd_ok(w.server, "PEXPIRE %s 4000000000000000000", WORLD_NAME);
-    queue_up_all(&w, waiters, WAITERS);
-    sleep_ms(2 * 2 * WATCHDOG_MS); /* dead is who says nothing for two of these */
-    assert_int_equal(hf_lock_break(w.rival_lock, &broken), HF_OK);
-    assert_in_order(&w, waiters, WAITERS);
-    world_end(&w);
+    cmd_ok(w->server, "HSET %s java:1 1", WORLD_NAME);
+    cmd_ok(w->server, "PEXPIRE %s 4000000000000000000", WORLD_NAME);
+    queue_up_all(w, waiters, WAITERS);
+    /* a waiter that says nothing for two of these is dead */
+    assert_true(HOLDS_FOR(queue_len(w->server) == WAITERS, 2 * 2 * WATCHDOG_MS));
+    assert_int_equal(hf_lock_break(w->rival_lock, &broken), HF_OK);
+    assert_in_order(w, waiters, WAITERS);
 }
 
 /* Everybody is in all three keys. */
@@ -92,11 +88,10 @@ static bool wait_mended(struct server *server, long long len) {
     return wait_until(is_mended, &wanted, HANG_MS);
 }
 
-/* Each of the three keys of the line goes while many wait. With a short watchdog all of them say
+/* Each of the three keys of the queue goes while many wait. With a short watchdog all of them say
  * within a moment that they live, and find their places. */
-static void edited_keys_are_mended(void **state) {
-    (void)state;
-    enum { WAITERS = 5, WATCHDOG_MS = 1500 };
+CASE(edited_keys_are_mended) {
+    enum { WAITERS = 5 };
     static const char *const edits[] = {"DEL " FAIR_QUEUE, "DEL " FAIR_DEADLINES,
                                         "DEL " FAIR_RECORDS,
                                         "DEL " FAIR_QUEUE " " FAIR_DEADLINES " " FAIR_RECORDS};
@@ -116,115 +111,84 @@ static void edited_keys_are_mended(void **state) {
     }
 }
 
-/* Also far behind, where places are not told. */
-static void a_long_line_finds_its_order_again(void **state) {
-    (void)state;
-    enum { WAITERS = 200, WATCHDOG_MS = 1500 };
-    struct world w;
+/* Also far behind, where places are not reported. */
+FAIR_CASE_WITH(a_long_queue_finds_its_order_again, fair_options(WATCHDOG_MS)) {
+    enum { WAITERS = 200 };
     struct world_caller waiters[WAITERS];
-    hf_options options = fair_options(WATCHDOG_MS);
-    fair_begin(&w, &options);
-    hold_for_long(w.rival_lock);
-    queue_up_all(&w, waiters, WAITERS);
-    cmd_ok(w.server, "DEL " FAIR_QUEUE " " FAIR_DEADLINES " " FAIR_RECORDS);
-    assert_true(wait_mended(w.server, WAITERS));
+    hold_for_long(w->rival_lock);
+    queue_up_all(w, waiters, WAITERS);
+    cmd_ok(w->server, "DEL " FAIR_QUEUE " " FAIR_DEADLINES " " FAIR_RECORDS);
+    assert_true(wait_mended(w->server, WAITERS));
     for (int i = 0; i < WAITERS; i++) {
         char owner[64];
-        char *there = cmd_str(w.server, "LINDEX " FAIR_QUEUE " %d", i);
-        world_owner_text(w.client, (hf_owner)(FIRST + i), owner);
+        char *there = cmd_str(w->server, "LINDEX " FAIR_QUEUE " %d", i);
+        world_owner_text(w->client, (hf_owner)(FIRST + i), owner);
         assert_string_equal(there, owner);
         free(there);
     }
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
-    assert_in_order(&w, waiters, WAITERS);
-    world_end(&w);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
+    assert_in_order(w, waiters, WAITERS);
 }
 
-/* Records that cannot be read: those who wait are told, as Java clients are, and come. */
-static void nonsense_in_records_is_replaced(void **state) {
-    (void)state;
+/* Unreadable records: these waiters are notified like Java clients, and acquire. */
+FAIR_CASE(nonsense_in_records_is_replaced) {
     enum { WAITERS = 4 };
     static const char *const nonsense[WAITERS] = {"", "x", "3000 1", "99999999999999999999 -1 1e9"};
-    struct world w;
     struct world_caller waiters[WAITERS];
-    fair_begin(&w, NULL);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
-    queue_up_all(&w, waiters, WAITERS);
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    queue_up_all(w, waiters, WAITERS);
     for (int i = 0; i < WAITERS; i++) {
         char owner[64];
-        world_owner_text(w.client, (hf_owner)(FIRST + i), owner);
-        cmd_ok(w.server, "HSET " FAIR_RECORDS " %s %s", owner, nonsense[i]);
+        world_owner_text(w->client, (hf_owner)(FIRST + i), owner);
+        cmd_ok(w->server, "HSET " FAIR_RECORDS " %s %s", owner, nonsense[i]);
     }
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
-    assert_in_order(&w, waiters, WAITERS);
-    world_end(&w);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
+    assert_in_order(w, waiters, WAITERS);
 }
 
 /* The renewal that gives a grant its lease has run, but we do not know; and then the server cannot
  * be reached until after what we know of. The release is repeated all the same: there may be a
  * lease to end. */
-static void release_after_an_unknown_confirmation(void **state) {
-    (void)state;
-    enum { CONFIRM_MS = 2400, LEASE_MS = 60000 };
-    struct world w;
+FAIR_CASE_WITH(release_after_an_unknown_confirmation, fair_options(CONFIRM_MS),
+               options.cmd_timeout_ms = 1200) {
     struct world_caller waiter;
-    hf_options options = fair_options(CONFIRM_MS);
-    options.cmd_timeout_ms = 1200;
-    fair_begin(&w, &options);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
-    queue_up(&waiter, w.server, w.client, w.lock, FIRST, world_wait_for(HF_FOREVER, LEASE_MS));
-    proxy_mute_replies_after(w.proxy, hfi_script_renew.sha1);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    queue_up(&waiter, w->server, w->client, w->lock, FIRST, world_wait_for(HF_FOREVER, LEASE_MS));
+    proxy_mute_replies_after(w->proxy, hfi_script_renew.sha1);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_int_equal(world_join(&waiter), HF_OK);
-    assert_true(proxy_wait_fired(w.proxy, 1, HANG_MS));
-    proxy_blackhole(w.proxy, true, true);
-    assert_int_equal(hf_lock_release_as(w.lock, FIRST), HF_EUNKNOWN);
-    sleep_ms(2 * CONFIRM_MS);
-    assert_true(pttl(w.server, WORLD_NAME) > LEASE_MS / 2);
-    proxy_heal(w.proxy);
-    assert_true(wait_no_keys(w.server));
-    world_end(&w);
+    assert_true(proxy_wait_fired(w->proxy, 1, HANG_MS));
+    proxy_blackhole(w->proxy, true, true);
+    assert_int_equal(hf_lock_release_as(w->lock, FIRST), HF_EUNKNOWN);
+    assert_true(HOLDS_FOR(pttl(w->server, WORLD_NAME) > LEASE_MS / 2, 2 * CONFIRM_MS));
+    proxy_heal(w->proxy);
+    assert_true(wait_no_keys(w->server));
 }
 
 /* A Java waiter in front adds its own wait to our deadline: as much as the url says. */
-static void the_url_tells_how_long_java_waits(void **state) {
-    (void)state;
+FAIR_CASE(the_url_says_how_long_java_waits) {
     enum { JAVA_MS = 5000000 };
-    struct world w;
     struct world_caller waiter;
     hf_client *client;
     hf_lock *lock;
     char url[256], owner[64];
-    fair_begin(&w, NULL);
-    snprintf(url, sizeof url, "%s?fair_wait_ms=%d", server_url(w.server), JAVA_MS);
+    snprintf(url, sizeof url, "%s?fair_wait_ms=%d", server_url(w->server), JAVA_MS);
     assert_int_equal(hf_open(url, NULL, &client), HF_OK);
     assert_int_equal(new_lock(client, HF_FAIR, WORLD_NAME, strlen(WORLD_NAME), &lock), HF_OK);
     long long now = (long long)time(NULL) * 1000;
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
-    cmd_ok(w.server, "RPUSH " FAIR_QUEUE " java:1");
-    cmd_ok(w.server, "ZADD " FAIR_DEADLINES " %lld java:1", now + 600000);
-    queue_up(&waiter, w.server, client, lock, FIRST, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    cmd_ok(w->server, "RPUSH " FAIR_QUEUE " java:1");
+    cmd_ok(w->server, "ZADD " FAIR_DEADLINES " %lld java:1", now + 600000);
+    queue_up(&waiter, w->server, client, lock, FIRST, world_wait_for(HF_FOREVER, HF_WATCHDOG));
     world_owner_text(client, FIRST, owner);
-    assert_true(cmd_int(w.server, "ZSCORE " FAIR_DEADLINES " %s", owner) > now + JAVA_MS);
-    cmd_ok(w.server, "LPOP " FAIR_QUEUE);
-    cmd_ok(w.server, "ZREM " FAIR_DEADLINES " java:1");
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    assert_true(cmd_int(w->server, "ZSCORE " FAIR_DEADLINES " %s", owner) > now + JAVA_MS);
+    cmd_ok(w->server, "LPOP " FAIR_QUEUE);
+    cmd_ok(w->server, "ZREM " FAIR_DEADLINES " java:1");
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_int_equal(world_join(&waiter), HF_OK);
     assert_int_equal(hf_lock_release_as(lock, FIRST), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client), HF_OK);
-    world_end(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_crowd_of_dead_is_swept_soon),
-        cmocka_unit_test(an_endless_lease_silences_nobody),
-        cmocka_unit_test(edited_keys_are_mended),
-        cmocka_unit_test(a_long_line_finds_its_order_again),
-        cmocka_unit_test(release_after_an_unknown_confirmation),
-        cmocka_unit_test(the_url_tells_how_long_java_waits),
-        cmocka_unit_test(nonsense_in_records_is_replaced),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -1,5 +1,5 @@
 /*
- * Processes that are stopped or killed while they stand in line for a fair lock, or have just been
+ * Processes that are stopped or killed while they wait in the queue for a fair lock, or have just been
  * given it (U58, C328): who is behind them comes in within seconds, in the same order, and nothing
  * of them remains.
  *
@@ -7,6 +7,7 @@
  * The horizon and the confirm follow from their watchdog option.
  */
 #include "lock/fair.h"
+#include "support/case.h"
 #include "support/new_lock.h"
 
 #include <signal.h>
@@ -86,7 +87,7 @@ static bool all_listen(void *arg) {
     return all;
 }
 
-/* Its threads are in line, and listen. */
+/* Its threads are in the queue, and listen. */
 static pid_t start(struct child *child, struct server *server) {
     child->url = server_url(server);
     pid_t pid = run_child(run_waiters, child);
@@ -115,10 +116,9 @@ static void close_lock(hf_client *client, hf_lock *lock) {
     assert_int_equal(hf_close(client), HF_OK);
 }
 
-/* The first three of the line are killed: nobody hears what they are granted, so the fourth gets it
+/* The first three of the queue are killed: nobody hears what they are granted, so the fourth gets it
  * with the release itself. */
-static void U58_killed_waiters_are_skipped(void **state) {
-    (void)state;
+CASE(U58_killed_waiters_are_skipped) {
     struct server *server = world_server();
     struct child *child = shared_new(sizeof *child);
     struct world_caller waiter;
@@ -131,9 +131,8 @@ static void U58_killed_waiters_are_skipped(void **state) {
     queue_up(&waiter, server, client, lock, 7, as(7, HF_FOREVER, HF_WATCHDOG));
     assert_int_equal(queue_len(server), 4);
     kill_child(pid);
-    while (server_clients(server) >
-           3) /* the server has noticed: ours are command, control, pub/sub */
-        sleep_ms(1);
+    /* the server has noticed: ours are command, control, pub/sub */
+    assert_true(WAIT_FOR(server_clients(server) <= 3, HANG_MS));
     assert_int_equal(hf_lock_break(lock, &broken), HF_OK);
     assert_int_equal(world_join(&waiter), HF_OK);
     assert_int_equal(queue_len(server), 0);
@@ -145,8 +144,7 @@ static void U58_killed_waiters_are_skipped(void **state) {
 
 /* C328: a process that holds and many that wait are killed together; a new client comes in when the
  * lease is over, not when all the dead have been waited for. */
-static void C328_killed_crowd_costs_one_lease(void **state) {
-    (void)state;
+CASE(C328_killed_crowd_costs_one_lease) {
     enum { WATCHDOG_MS = 3000, DEAD = 40 };
     struct server *server = world_server();
     struct child *child = shared_new(sizeof *child);
@@ -166,11 +164,10 @@ static void C328_killed_crowd_costs_one_lease(void **state) {
     shared_free(child, sizeof *child);
 }
 
-/* The first in line is stopped: it still has its subscription, so it is granted the lock and does
+/* The head of the queue is stopped: it still has its subscription, so it is granted the lock and does
  * not take it. Its confirm is over soon, and the next comes in. When it goes on, the message is
- * old: it must not enter by it, but is the first in line again. */
-static void stopped_grantee_delays_by_its_confirm(void **state) {
-    (void)state;
+ * old: it must not enter by it, but is the head of the queue again. */
+CASE(stopped_grantee_delays_by_its_confirm) {
     enum { WATCHDOG_MS = 1800 };
     struct server *server = world_server();
     struct child *child = shared_new(sizeof *child);
@@ -189,7 +186,7 @@ static void stopped_grantee_delays_by_its_confirm(void **state) {
     assert_int_equal(world_join(&second), HF_OK);
     assert_true(second.took_ms < 10 * WATCHDOG_MS);
     kill(pid, SIGCONT);
-    assert_true(wait_queue(server, 2)); /* it is in line again, and did not enter */
+    assert_true(wait_queue(server, 2)); /* it is in the queue again, and did not enter */
     assert_int_equal(atomic_load(&child->acquired), 0);
     char *head = cmd_str(server, "LINDEX " FAIR_QUEUE " 0");
     assert_non_null(strstr(head, ":100"));
@@ -210,8 +207,7 @@ static bool is_free(void *server) {
 
 /* Stopped for a moment only, but for longer than its confirm: it has no other news when it goes on
  * than the message, and that is too old. */
-static void a_message_can_come_too_late(void **state) {
-    (void)state;
+CASE(a_message_can_be_too_late) {
     enum { WATCHDOG_MS = 15000, LEASE_MS = 1500 }; /* polls after ten seconds */
     struct server *server = world_server();
     struct child *child = shared_new(sizeof *child);
@@ -239,8 +235,7 @@ static void a_message_can_come_too_late(void **state) {
 
 /* A dead waiter whose connection the server still believes in is swept when it has said nothing for
  * the horizon; nobody is granted anything by mistake meanwhile. */
-static void silent_waiters_are_swept(void **state) {
-    (void)state;
+CASE(silent_waiters_are_swept) {
     enum { WATCHDOG_MS = 2400 };
     struct server *server = world_server();
     struct child *child = shared_new(sizeof *child);
@@ -264,8 +259,7 @@ static void silent_waiters_are_swept(void **state) {
 }
 
 /* Killed at random while many take turns: the others go on, each as often as it wants. */
-static void turns_go_on_while_processes_die(void **state) {
-    (void)state;
+CASE(turns_go_on_while_processes_die) {
     enum { ROUNDS = 8, WATCHDOG_MS = 3000, THREADS = 4 };
     struct server *server = world_server();
     cmd_ok(server, "FLUSHALL");
@@ -296,14 +290,4 @@ static void turns_go_on_while_processes_die(void **state) {
         shared_free(children[i], sizeof *children[i]);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(U58_killed_waiters_are_skipped),
-        cmocka_unit_test(C328_killed_crowd_costs_one_lease),
-        cmocka_unit_test(stopped_grantee_delays_by_its_confirm),
-        cmocka_unit_test(a_message_can_come_too_late),
-        cmocka_unit_test(silent_waiters_are_swept),
-        cmocka_unit_test(turns_go_on_while_processes_die),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

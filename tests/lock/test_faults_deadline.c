@@ -1,35 +1,11 @@
 /*
- * Rule 1: nothing overruns its wait plus one exchange, whatever the network or the server does.
+ * R01: no call overruns its wait plus one exchange, whatever the network or the server does.
  *
  * Every test has a server of its own, since it does not survive. Lower bounds are exact; the upper
  * ones (SLACK_MS on top of what is allowed) are hang limits for a loaded machine and not a speed.
  */
-#include "lock/world.h"
-
-#define CMD_MS 1500
-#define CONNECT_MS 4000
-#define SLACK_MS 6000
-
-static hf_options options_of(int64_t watchdog_ms) {
-    hf_options options = HF_OPTIONS_INIT;
-    options.cmd_timeout_ms = CMD_MS;
-    options.connect_timeout_ms = CONNECT_MS;
-    options.watchdog_ms = watchdog_ms;
-    options.ping_ms = 200;
-    return options;
-}
-
-static void begin(struct world *w, const struct server_options *server_options,
-                  int64_t watchdog_ms) {
-    hf_options options = options_of(watchdog_ms);
-    world_begin_on(w, server_start(server_options), &options);
-}
-
-static void end(struct world *w) {
-    struct server *server = w->server;
-    world_end(w);
-    server_free(server);
-}
+#include "lock/own_server.h"
+#include "support/case.h"
 
 /* ---- Deadlines ---- */
 
@@ -63,43 +39,31 @@ static void no_verb_overruns(struct world *w, bool refused) {
     assert_true(now_ms() - start_ms < 3 * CMD_MS + SLACK_MS);
 }
 
-static void rule1_black_hole_to_server(void **state) {
-    (void)state;
-    struct world w;
-    begin(&w, NULL, 60000);
-    proxy_blackhole(w.proxy, true, false);
-    no_verb_overruns(&w, false);
-    proxy_heal(w.proxy);
-    assert_true(world_wait_free(&w, HANG_MS));
-    assert_int_equal(hf_lock_acquire_for(w.lock, HANG_MS), HF_OK);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    end(&w);
+SERVER_CASE(R01_black_hole_to_server, 60000) {
+    proxy_blackhole(w->proxy, true, false);
+    no_verb_overruns(w, false);
+    proxy_heal(w->proxy);
+    assert_true(world_wait_free(w, HANG_MS));
+    assert_int_equal(hf_lock_acquire_for(w->lock, HANG_MS), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
 }
 
-static void rule1_black_hole_to_client(void **state) {
-    (void)state;
-    struct world w;
-    begin(&w, NULL, 60000);
-    proxy_blackhole(w.proxy, false, true);
-    no_verb_overruns(&w, false);
-    proxy_heal(w.proxy);
-    assert_true(world_wait_free(&w, HANG_MS)); /* what ran unheard of is undone */
-    assert_int_equal(hf_lock_acquire_for(w.lock, HANG_MS), HF_OK);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    end(&w);
+SERVER_CASE(R01_black_hole_to_client, 60000) {
+    proxy_blackhole(w->proxy, false, true);
+    no_verb_overruns(w, false);
+    proxy_heal(w->proxy);
+    assert_true(world_wait_free(w, HANG_MS)); /* what ran unheard of is undone */
+    assert_int_equal(hf_lock_acquire_for(w->lock, HANG_MS), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
 }
 
-static void rule1_frozen_server(void **state) {
-    (void)state;
-    struct world w;
-    begin(&w, NULL, 60000);
-    server_freeze(w.server);
-    no_verb_overruns(&w, false);
-    server_unfreeze(w.server);
-    assert_true(world_wait_free(&w, HANG_MS));
-    assert_int_equal(hf_lock_acquire_for(w.lock, HANG_MS), HF_OK);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    end(&w);
+SERVER_CASE(R01_frozen_server, 60000) {
+    server_freeze(w->server);
+    no_verb_overruns(w, false);
+    server_unfreeze(w->server);
+    assert_true(world_wait_free(w, HANG_MS));
+    assert_int_equal(hf_lock_acquire_for(w->lock, HANG_MS), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
 }
 
 static bool answers(void *client) {
@@ -113,8 +77,7 @@ static void restart(struct world *w) {
     assert_true(wait_until(answers, w->rival, HANG_MS));
 }
 
-static void C004_server_stopped_is_an_error(void **state) {
-    (void)state;
+CASE(C004_server_stopped_is_an_error) {
     struct world w;
     begin(&w, &(struct server_options){.aof = true}, 60000);
     server_stop(w.server);
@@ -129,33 +92,28 @@ static void C004_server_stopped_is_an_error(void **state) {
     end(&w);
 }
 
-static void rule1_waiting_for_ever_ends_without_a_server(void **state) {
-    (void)state;
-    struct world w;
+SERVER_CASE(R01_waiting_for_ever_ends_without_a_server, 60000) {
     struct world_caller first, waiter;
-    begin(&w, NULL, 60000);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
-    world_call_acquire(&waiter, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG)); /* asleep */
-    assert_true(proxy_wait_seen(w.proxy, world_listens(&w), 1, HANG_MS));
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    world_call_acquire(&waiter, w->lock, world_wait_for(HF_FOREVER, HF_WATCHDOG)); /* asleep */
+    assert_true(proxy_wait_seen(w->proxy, world_listens(w), 1, HANG_MS));
     int64_t start_ms = now_ms();
-    proxy_blackhole(w.proxy, true, true);
+    proxy_blackhole(w->proxy, true, true);
     hf_lock *other;
-    assert_int_equal(hf_lock_new(w.client, "another", &other), HF_OK);
+    assert_int_equal(hf_lock_new(w->client, "another", &other), HF_OK);
     world_call_acquire(&first, other, world_wait_for(HF_FOREVER, HF_WATCHDOG));
     assert_int_equal(world_join(&first), HF_EUNREACH);
     assert_true(now_ms() - start_ms >= CONNECT_MS - CMD_MS); /* counted from the last answer */
     assert_int_equal(world_join(&waiter), HF_EUNREACH);
     assert_true(now_ms() - start_ms < CONNECT_MS + 12000 + SLACK_MS);
-    proxy_heal(w.proxy);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
-    assert_true(world_wait_free(&w, HANG_MS));
+    proxy_heal(w->proxy);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
+    assert_true(world_wait_free(w, HANG_MS));
     hf_lock_free(other);
-    end(&w);
 }
 
 /* Somebody who waits for ever survives a server that comes back in time. */
-static void rule1_waiting_for_ever_survives_a_restart(void **state) {
-    (void)state;
+CASE(R01_waiting_for_ever_survives_a_restart) {
     struct world w;
     struct world_caller waiter;
     hf_options options = options_of(60000);
@@ -175,16 +133,13 @@ static void rule1_waiting_for_ever_survives_a_restart(void **state) {
 }
 
 /* Closing waits for no timer and no network, however shortly after whatever. */
-static void rule1_close_does_not_wait(void **state) {
-    (void)state;
-    struct world w;
-    begin(&w, NULL, 60000);
+SERVER_CASE(R01_close_does_not_wait, 60000) {
     for (int i = 0; i < 300; i++) {
         hf_client *client;
         hf_lock *lock;
         hf_options options = options_of(60000);
         options.ping_ms = 24 * 3600 * 1000;
-        assert_int_equal(hf_open(proxy_url(w.proxy), &options, &client), HF_OK);
+        assert_int_equal(hf_open(proxy_url(w->proxy), &options, &client), HF_OK);
         assert_int_equal(hf_lock_new(client, "short", &lock), HF_OK);
         if (i % 3 > 0)
             assert_int_equal(hf_lock_is_locked(lock, &(bool){false}), HF_OK);
@@ -194,52 +149,35 @@ static void rule1_close_does_not_wait(void **state) {
         hf_lock_free(lock);
         assert_int_equal(hf_close(client), HF_OK);
         assert_true(now_ms() - start_ms < SLACK_MS);
-        server_drop(w.server, "short");
+        server_drop(w->server, "short");
     }
-    end(&w);
 }
 
-static void U03_waits_at_the_edges(void **state) {
-    (void)state;
-    struct world w;
+SERVER_CASE(U03_waits_at_the_edges, 60000) {
     struct world_caller waiter;
-    begin(&w, NULL, 60000);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
-    size_t subscribes = proxy_seen(w.proxy, world_listens(&w));
-    assert_int_equal(hf_lock_try(w.lock), HF_EBUSY);
-    assert_int_equal(proxy_seen(w.proxy, world_listens(&w)), subscribes);
-    assert_int_equal(hf_lock_acquire_for(w.lock, -2), HF_EINVAL);
-    assert_int_equal(hf_lock_acquire_for(w.lock, INT64_MIN), HF_EINVAL);
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    size_t subscribes = proxy_seen(w->proxy, world_listens(w));
+    assert_int_equal(hf_lock_try(w->lock), HF_EBUSY);
+    assert_int_equal(proxy_seen(w->proxy, world_listens(w)), subscribes);
+    assert_int_equal(hf_lock_acquire_for(w->lock, -2), HF_EINVAL);
+    assert_int_equal(hf_lock_acquire_for(w->lock, INT64_MIN), HF_EINVAL);
     int64_t start_ms = now_ms();
-    assert_int_equal(hf_lock_acquire_for(w.lock, 1), HF_ETIMEDOUT);
+    assert_int_equal(hf_lock_acquire_for(w->lock, 1), HF_ETIMEDOUT);
     assert_true(now_ms() - start_ms >= 1);
     start_ms = now_ms();
-    assert_int_equal(hf_lock_acquire_for(w.lock, 250), HF_ETIMEDOUT);
+    assert_int_equal(hf_lock_acquire_for(w->lock, 250), HF_ETIMEDOUT);
     assert_true(now_ms() - start_ms >= 250);
 
     const int64_t far[] = {INT64_MAX, INT64_MAX - 1, INT64_MAX / 2};
     for (size_t i = 0; i < sizeof far / sizeof far[0]; i++) {
-        size_t seen = proxy_seen(w.proxy, world_acquires(&w));
-        world_call_acquire(&waiter, w.lock, world_wait_for(far[i], HF_WATCHDOG));
-        assert_true(proxy_wait_seen(w.proxy, world_acquires(&w), seen + 1, HANG_MS));
-        assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+        size_t seen = proxy_seen(w->proxy, world_acquires(w));
+        world_call_acquire(&waiter, w->lock, world_wait_for(far[i], HF_WATCHDOG));
+        assert_true(proxy_wait_seen(w->proxy, world_acquires(w), seen + 1, HANG_MS));
+        assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
         assert_int_equal(world_join(&waiter), HF_OK);
-        assert_int_equal(hf_lock_release_as(w.lock, waiter.owner), HF_OK);
-        assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+        assert_int_equal(hf_lock_release_as(w->lock, waiter.owner), HF_OK);
+        assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
     }
-    end(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rule1_black_hole_to_server),
-        cmocka_unit_test(rule1_black_hole_to_client),
-        cmocka_unit_test(rule1_frozen_server),
-        cmocka_unit_test(C004_server_stopped_is_an_error),
-        cmocka_unit_test(rule1_waiting_for_ever_ends_without_a_server),
-        cmocka_unit_test(rule1_waiting_for_ever_survives_a_restart),
-        cmocka_unit_test(rule1_close_does_not_wait),
-        cmocka_unit_test(U03_waits_at_the_edges),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

@@ -1,5 +1,5 @@
 /*
- * Rules 2, 4 and 9: a command that is held up on the way, and arrives when the client has given it
+ * R02, R04, R09: a command that is held up on the way, and arrives when the client has given it
  * up.
  *
  * The proxy keeps exactly one command back (`hold` cuts the client's connection, `stall` leaves it
@@ -8,6 +8,7 @@
  * nothing here ends by itself.
  */
 #include "lock/faults_forms.h"
+#include "support/case.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,96 +16,73 @@
 /* ---- The command is held up, and arrives late ---- */
 
 /* The copy arrives when the client has acquired by a second one, released, and gone. */
-static void rule2_late_acquire_leaves_no_ghost(void **state) {
-    (void)state;
-    FOR_EACH_FORM(form) {
+ROW_CASES_IN(R02_late_acquire_leaves_no_hold, form, forms, struct world, w, world_begin, world_end,
+             NULL) {
+    hold(w, form, 0);
+    proxy_hold_request(w->proxy, WORLD_ACQUIRE);
+    assert_int_equal(form->acquire(w, HANG_MS), HF_OK);
+    assert_int_equal(proxy_held(w->proxy), 1);
+    release_exactly(w, form, 1);
+    assert_true(proxy_release_held(w->proxy) >= 1);
+    assert_true(world_free(w));
+}
+
+/* The caller learned that nothing answered: the copy must not make it a holder afterwards. */
+ROW_CASES(R04_late_acquire_after_timeout_leaves_no_hold, form, forms) {
+    for (int held = 0; held <= 1; held++) {
         struct world w;
-        world_begin(&w, NULL);
-        hold(&w, form, 0);
-        proxy_hold_request(w.proxy, WORLD_ACQUIRE);
-        assert_int_equal(form->acquire(&w, HANG_MS), HF_OK);
-        assert_int_equal(proxy_held(w.proxy), 1);
-        release_exactly(&w, form, 1);
+        begin_briefly(&w);
+        hold(&w, form, held);
+        proxy_stall_request(w.proxy, WORLD_ACQUIRE);
+        int err = form->acquire(&w, 0);
+        assert_int_equal(err, HF_EUNREACH);
         assert_true(proxy_release_held(w.proxy) >= 1);
-        assert_true(world_free(&w));
-        world_end(&w);
-    }
-}
-
-/* The caller was told that nothing answered: the copy must not make it a holder afterwards. */
-static void rule4_late_acquire_after_timeout_leaves_no_ghost(void **state) {
-    (void)state;
-    FOR_EACH_FORM(form) {
-        for (int held = 0; held <= 1; held++) {
-            struct world w;
-            begin_briefly(&w);
-            hold(&w, form, held);
-            proxy_stall_request(w.proxy, WORLD_ACQUIRE);
-            int err = form->acquire(&w, 0);
-            assert_int_equal(err, HF_EUNREACH);
-            assert_true(proxy_release_held(w.proxy) >= 1);
-            assert_true(world_wait_count(&w, w.owner, held, HANG_MS));
-            if (held > 0)
-                release_exactly(&w, form, held);
-            assert_int_equal(hf_lock_try(w.rival_lock), HF_OK);
-            assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
-            world_end(&w);
-        }
-    }
-}
-
-/* The copy arrives while a successor holds: another owner, or the same one again. */
-static void rule2_late_release_does_not_free_a_successor(void **state) {
-    (void)state;
-    FOR_EACH_FORM(form) {
-        struct world w;
-        world_begin(&w, NULL);
-        hold(&w, form, 1);
-        proxy_hold_request(w.proxy, WORLD_RELEASE);
-        assert_int_equal(form->release(&w), HF_OK);
-        assert_int_equal(proxy_held(w.proxy), 1);
+        assert_true(world_wait_count(&w, w.owner, held, HANG_MS));
+        if (held > 0)
+            release_exactly(&w, form, held);
         assert_int_equal(hf_lock_try(w.rival_lock), HF_OK);
-        assert_true(proxy_release_held(w.proxy) >= 1);
-        assert_int_equal(world_count(&w, w.rival_owner), 1);
         assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
         world_end(&w);
     }
 }
 
-static void rule2_late_release_does_not_free_our_own_next_hold(void **state) {
-    (void)state;
-    FOR_EACH_FORM(form) {
-        struct world w;
-        world_begin(&w, NULL);
-        hold(&w, form, 1);
-        proxy_hold_request(w.proxy, WORLD_RELEASE);
-        assert_int_equal(form->release(&w), HF_OK);
-        assert_int_equal(form->acquire(&w, 0), HF_OK); /* the same field of the same hash */
-        assert_true(proxy_release_held(w.proxy) >= 1);
-        release_exactly(&w, form, 1);
-        world_end(&w);
-    }
+/* The copy arrives while a successor holds: another owner, or the same one again. */
+ROW_CASES_IN(R02_late_release_does_not_free_a_successor, form, forms, struct world, w, world_begin,
+             world_end, NULL) {
+    hold(w, form, 1);
+    proxy_hold_request(w->proxy, WORLD_RELEASE);
+    assert_int_equal(form->release(w), HF_OK);
+    assert_int_equal(proxy_held(w->proxy), 1);
+    assert_int_equal(hf_lock_try(w->rival_lock), HF_OK);
+    assert_true(proxy_release_held(w->proxy) >= 1);
+    assert_int_equal(world_count(w, w->rival_owner), 1);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
+}
+
+ROW_CASES_IN(R02_late_release_does_not_free_our_own_next_hold, form, forms, struct world, w,
+             world_begin, world_end, NULL) {
+    hold(w, form, 1);
+    proxy_hold_request(w->proxy, WORLD_RELEASE);
+    assert_int_equal(form->release(w), HF_OK);
+    assert_int_equal(form->acquire(w, 0), HF_OK); /* the same field of the same hash */
+    assert_true(proxy_release_held(w->proxy) >= 1);
+    release_exactly(w, form, 1);
 }
 
 /* Nested: the copy would set a count that was true once. */
-static void rule2_late_nested_copies_do_not_set_old_counts(void **state) {
-    (void)state;
-    FOR_EACH_FORM(form) {
-        struct world w;
-        world_begin(&w, NULL);
-        hold(&w, form, 3);
-        proxy_hold_request(w.proxy, WORLD_RELEASE); /* 3 to 2 */
-        assert_int_equal(form->release(&w), HF_OK);
-        assert_int_equal(form->release(&w), HF_OK);
-        assert_true(proxy_release_held(w.proxy) >= 1);
-        assert_int_equal(world_count(&w, w.owner), 1);
-        proxy_hold_request(w.proxy, WORLD_ACQUIRE); /* 1 to 2 */
-        assert_int_equal(form->acquire(&w, HANG_MS), HF_OK);
-        assert_int_equal(form->release(&w), HF_OK);
-        assert_true(proxy_release_held(w.proxy) >= 1);
-        release_exactly(&w, form, 1);
-        world_end(&w);
-    }
+ROW_CASES_IN(R02_late_nested_copies_do_not_set_old_counts, form, forms, struct world, w,
+             world_begin, world_end, NULL) {
+    hold(w, form, 3);
+    proxy_hold_request(w->proxy, WORLD_RELEASE); /* 3 to 2 */
+    assert_int_equal(form->release(w), HF_OK);
+    assert_int_equal(form->release(w), HF_OK);
+    assert_true(proxy_release_held(w->proxy) >= 1);
+    assert_int_equal(world_count(w, w->owner), 1);
+    proxy_hold_request(w->proxy, WORLD_ACQUIRE); /* 1 to 2 */
+    assert_int_equal(form->acquire(w, HANG_MS), HF_OK);
+    assert_int_equal(form->release(w), HF_OK);
+    assert_true(proxy_release_held(w->proxy) >= 1);
+    release_exactly(w, form, 1);
 }
 
 /* Delivered while the client still waits to send it again: it runs, and once. */
@@ -132,47 +110,39 @@ static void assert_delivered(struct early *early) {
     assert_true(early->delivered >= 1);
 }
 
-static void U18_cut_after_send_runs_once(void **state) {
-    (void)state;
-    FOR_EACH_FORM(form) {
-        struct world w;
-        struct early early;
-        world_begin(&w, NULL);
-        hold(&w, form, 0);
-        deliver_early(&early, w.proxy, WORLD_ACQUIRE);
-        assert_int_equal(form->acquire(&w, HANG_MS), HF_OK);
-        assert_delivered(&early);
-        deliver_early(&early, w.proxy, WORLD_ACQUIRE);
-        assert_int_equal(form->acquire(&w, HANG_MS), HF_OK);
-        assert_delivered(&early);
-        assert_int_equal(world_count(&w, w.owner), 2);
-        deliver_early(&early, w.proxy, WORLD_RELEASE);
-        assert_int_equal(form->release(&w), HF_OK);
-        assert_delivered(&early);
-        assert_int_equal(world_count(&w, w.owner), 1);
-        deliver_early(&early, w.proxy, WORLD_RELEASE);
-        assert_int_equal(form->release(&w), HF_OK);
-        assert_delivered(&early);
-        assert_true(world_free(&w));
-        assert_int_equal(form->release(&w), HF_ENOTOWNER);
-        world_end(&w);
-    }
+ROW_CASES_IN(U18_cut_after_send_runs_once, form, forms, struct world, w, world_begin, world_end,
+             NULL) {
+    struct early early;
+    hold(w, form, 0);
+    deliver_early(&early, w->proxy, WORLD_ACQUIRE);
+    assert_int_equal(form->acquire(w, HANG_MS), HF_OK);
+    assert_delivered(&early);
+    deliver_early(&early, w->proxy, WORLD_ACQUIRE);
+    assert_int_equal(form->acquire(w, HANG_MS), HF_OK);
+    assert_delivered(&early);
+    assert_int_equal(world_count(w, w->owner), 2);
+    deliver_early(&early, w->proxy, WORLD_RELEASE);
+    assert_int_equal(form->release(w), HF_OK);
+    assert_delivered(&early);
+    assert_int_equal(world_count(w, w->owner), 1);
+    deliver_early(&early, w->proxy, WORLD_RELEASE);
+    assert_int_equal(form->release(w), HF_OK);
+    assert_delivered(&early);
+    assert_true(world_free(w));
+    assert_int_equal(form->release(w), HF_ENOTOWNER);
 }
 
-static void U18_cut_before_it_ran_is_sent_again(void **state) {
-    (void)state;
-    FOR_EACH_FORM(form) {
-        struct world w;
-        world_begin(&w, NULL);
-        hold(&w, form, 0);
-        proxy_hold_request(w.proxy, WORLD_ACQUIRE);
-        assert_int_equal(form->acquire(&w, HANG_MS), HF_OK);
-        assert_int_equal(world_count(&w, w.owner), 1);
-        proxy_hold_request(w.proxy, WORLD_RELEASE);
-        assert_int_equal(form->release(&w), HF_OK);
-        assert_true(world_free(&w));
-        world_end(&w); /* what was held never arrives */
-    }
+ROW_CASES(U18_cut_before_it_ran_is_sent_again, form, forms) {
+    struct world w;
+    world_begin(&w, NULL);
+    hold(&w, form, 0);
+    proxy_hold_request(w.proxy, WORLD_ACQUIRE);
+    assert_int_equal(form->acquire(&w, HANG_MS), HF_OK);
+    assert_int_equal(world_count(&w, w.owner), 1);
+    proxy_hold_request(w.proxy, WORLD_RELEASE);
+    assert_int_equal(form->release(&w), HF_OK);
+    assert_true(world_free(&w));
+    world_end(&w); /* what was held never arrives */
 }
 
 /* ---- Cancelled while the command is on its way ---- */
@@ -213,29 +183,24 @@ static void cancelled_on_the_wire(int held) {
     world_end(&w);
 }
 
-static void U22_cancelled_acquire_that_wins_is_undone(void **state) {
-    (void)state;
+CASE(U22_cancelled_acquire_that_wins_is_undone) {
     cancelled_on_the_wire(0);
     cancelled_on_the_wire(1);
 }
 
-static void U22_cancelled_async_acquire_that_wins_is_undone(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(U22_cancelled_async_acquire_that_wins_is_undone) {
     hf_op *op;
     hf_result result = HF_RESULT_INIT;
-    world_begin(&w, NULL);
-    hold(&w, &forms[1], 0);
-    proxy_stall_request(w.proxy, WORLD_ACQUIRE);
-    assert_int_equal(hf_lock_acquire_start(w.lock, NULL, NULL, NULL, &op), HF_OK);
-    assert_true(proxy_wait_held(w.proxy, HANG_MS));
+    hold(w, &forms[1], 0);
+    proxy_stall_request(w->proxy, WORLD_ACQUIRE);
+    assert_int_equal(hf_lock_acquire_start(w->lock, NULL, NULL, NULL, &op), HF_OK);
+    assert_true(proxy_wait_held(w->proxy, HANG_MS));
     hf_op_cancel(op);
     assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_ECANCELED);
-    assert_true(proxy_release_held(w.proxy) >= 1);
-    assert_true(world_wait_free(&w, HANG_MS));
-    assert_int_equal(world_stats(w.client).holds, 0);
+    assert_true(proxy_release_held(w->proxy) >= 1);
+    assert_true(world_wait_free(w, HANG_MS));
+    assert_int_equal(world_stats(w->client).holds, 0);
     hf_op_free(op);
-    world_end(&w);
 }
 
 /* What a copy is answered that did nothing says nothing of the copies before it. */
@@ -250,22 +215,17 @@ static void cancel_and_refuse(struct world *w, hf_op *op) {
     assert_true(world_wait_free(w, HANG_MS));
 }
 
-static void U22_cancelled_copy_is_refused_after_one_that_ran(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(U22_cancelled_copy_is_refused_after_one_that_ran) {
     hf_op *op;
-    world_begin(&w, NULL);
-    hold(&w, &forms[1], 0);
-    proxy_drop_replies_after(w.proxy, WORLD_ACQUIRE);
-    proxy_stall_request(w.proxy, WORLD_ACQUIRE);
-    assert_int_equal(hf_lock_acquire_start(w.lock, NULL, NULL, NULL, &op), HF_OK);
-    cancel_and_refuse(&w, op);
-    world_end(&w);
+    hold(w, &forms[1], 0);
+    proxy_drop_replies_after(w->proxy, WORLD_ACQUIRE);
+    proxy_stall_request(w->proxy, WORLD_ACQUIRE);
+    assert_int_equal(hf_lock_acquire_start(w->lock, NULL, NULL, NULL, &op), HF_OK);
+    cancel_and_refuse(w, op);
 }
 
 /* The one that ran was another call's, whose settlement has yielded. */
-static void U22_cancelled_copy_is_refused_after_another_calls(void **state) {
-    (void)state;
+CASE(U22_cancelled_copy_is_refused_after_another_calls) {
     struct world w;
     hf_op *first, *second;
     hf_result result = HF_RESULT_INIT;
@@ -291,18 +251,15 @@ static bool has_no_keys(void *server) {
 
 /* The second is about to take over what the first may hold when it is cancelled, too: one of the two sees to that. Each time
  * it is another lock, which the first may really get. */
-static void two_are_cancelled(void **state) {
-    (void)state;
+WORLD_CASE(two_are_cancelled) {
     enum { ROUNDS = 3000 };
-    struct world w;
-    world_begin(&w, NULL);
-    world_warm_up(w.lock);
-    proxy_delay(w.proxy, WORLD_ACQUIRE, 1);
+    world_warm_up(w->lock);
+    proxy_delay(w->proxy, WORLD_ACQUIRE, 1);
     for (int round = 0; round < ROUNDS; round++) {
         char name[32];
         hf_lock *lock;
         snprintf(name, sizeof name, "lock-%d", round);
-        assert_int_equal(hf_lock_new(w.client, name, &lock), HF_OK);
+        assert_int_equal(hf_lock_new(w->client, name, &lock), HF_OK);
         for (int i = 0; i < 2; i++) {
             int err = world_acquire_and_cancel(lock, 1);
             if (err == HF_OK)
@@ -311,26 +268,9 @@ static void two_are_cancelled(void **state) {
         }
         hf_lock_free(lock);
     }
-    proxy_heal(w.proxy);
-    assert_true(wait_until(has_no_keys, w.server, HANG_MS));
-    assert_int_equal(world_stats(w.client).holds, 0);
-    world_end(&w);
+    proxy_heal(w->proxy);
+    assert_true(wait_until(has_no_keys, w->server, HANG_MS));
+    assert_int_equal(world_stats(w->client).holds, 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rule2_late_acquire_leaves_no_ghost),
-        cmocka_unit_test(rule4_late_acquire_after_timeout_leaves_no_ghost),
-        cmocka_unit_test(rule2_late_release_does_not_free_a_successor),
-        cmocka_unit_test(rule2_late_release_does_not_free_our_own_next_hold),
-        cmocka_unit_test(rule2_late_nested_copies_do_not_set_old_counts),
-        cmocka_unit_test(U18_cut_after_send_runs_once),
-        cmocka_unit_test(U18_cut_before_it_ran_is_sent_again),
-        cmocka_unit_test(U22_cancelled_acquire_that_wins_is_undone),
-        cmocka_unit_test(U22_cancelled_async_acquire_that_wins_is_undone),
-        cmocka_unit_test(U22_cancelled_copy_is_refused_after_one_that_ran),
-        cmocka_unit_test(U22_cancelled_copy_is_refused_after_another_calls),
-        cmocka_unit_test(two_are_cancelled),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

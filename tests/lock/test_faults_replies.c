@@ -1,11 +1,12 @@
 /*
- * Rules 2, 3 and 4: a reply that is lost after the command ran.
+ * R02, R04: a reply that is lost after the command ran.
  *
  * The proxy loses exactly one reply: `drop` cuts the connection, `mute` leaves it open and silent.
  * What counts is the hash on the server: counts exact, nothing freed twice, nothing held that
  * nobody owns. Leases are 60 s, so nothing here ends by itself.
  */
 #include "lock/faults_forms.h"
+#include "support/case.h"
 
 #define COUNTS_ITSELF "there the holder counts for itself, and asks nobody"
 
@@ -23,21 +24,15 @@ static void acquire_reply_lost(const struct form *form, int held, int64_t wait_m
     world_end(&w);
 }
 
-static void U14_acquire_reply_lost(void **state) {
-    (void)state;
-    FOR_EACH_FORM(form) {
-        acquire_reply_lost(form, 0, HANG_MS);
-        acquire_reply_lost(form, 0, 0);
-    }
+ROW_CASES(U14_acquire_reply_lost, form, forms) {
+    acquire_reply_lost(form, 0, HANG_MS);
+    acquire_reply_lost(form, 0, 0);
 }
 
-static void U14_nested_acquire_reply_lost(void **state) {
-    (void)state;
+ROW_CASES(U14_nested_acquire_reply_lost, form, forms) {
     server_redis_only(world_server(), COUNTS_ITSELF);
-    FOR_EACH_FORM(form) {
-        acquire_reply_lost(form, 1, HANG_MS);
-        acquire_reply_lost(form, 2, 0);
-    }
+    acquire_reply_lost(form, 1, HANG_MS);
+    acquire_reply_lost(form, 2, 0);
 }
 
 static void release_reply_lost(const struct form *form, int held) {
@@ -45,7 +40,7 @@ static void release_reply_lost(const struct form *form, int held) {
     world_begin(&w, NULL);
     hold(&w, form, held);
     struct monitor *monitor = monitor_start(w.server);
-    long long told = server_is_other(w.server) ? 0 : 1; /* there the server tells */
+    long long notified = server_is_other(w.server) ? 0 : 1; /* there the server tells */
     proxy_drop_replies_after(w.proxy, world_releases(&w));
     assert_int_equal(form->release(&w), HF_OK);
     assert_int_equal(proxy_fired(w.proxy), 1);
@@ -55,46 +50,38 @@ static void release_reply_lost(const struct form *form, int held) {
         release_exactly(&w, form, held - 1);
     assert_true(world_free(&w));
     assert_int_equal(form->release(&w), HF_ENOTOWNER);
-    assert_int_equal(monitor_count(monitor, "lua] \"publish\""), told);
+    assert_int_equal(monitor_count(monitor, "lua] \"publish\""), notified);
     monitor_stop(monitor);
     world_end(&w);
 }
 
-static void U15_release_reply_lost(void **state) {
-    (void)state;
-    FOR_EACH_FORM(form)
+ROW_CASES(U15_release_reply_lost, form, forms) {
     release_reply_lost(form, 1);
 }
 
-static void U15_nested_release_reply_lost_counts_exactly(void **state) {
-    (void)state;
+ROW_CASES(U15_nested_release_reply_lost_counts_exactly, form, forms) {
     server_redis_only(world_server(), COUNTS_ITSELF);
-    FOR_EACH_FORM(form) {
-        release_reply_lost(form, 2);
-        release_reply_lost(form, 3);
-    }
+    release_reply_lost(form, 2);
+    release_reply_lost(form, 3);
 }
 
 /* Every copy of the release loses its reply, with the last one at the end of the exchange. */
-static void U16_release_never_answered_is_unknown_and_settled(void **state) {
-    (void)state;
-    FOR_EACH_FORM(form) {
-        struct world w;
-        int held = server_is_other(world_server()) ? 1 : 2;
-        begin_briefly(&w);
-        hold(&w, form, held);
-        proxy_mute_replies_after(w.proxy, world_releases(&w));
-        int64_t start_ms = now_ms();
-        assert_int_equal(form->release(&w), HF_EUNKNOWN);
-        assert_true(now_ms() - start_ms >= BRIEF_MS);
-        assert_int_equal(world_count(&w, w.owner), held - 1);
-        /* The next one waits for the settlement, and is exact. */
-        if (held > 1)
-            assert_int_equal(form->release(&w), HF_OK);
-        assert_true(world_free(&w));
-        assert_int_equal(form->release(&w), HF_ENOTOWNER);
-        world_end(&w);
-    }
+ROW_CASES(U16_release_never_answered_is_unknown_and_settled, form, forms) {
+    struct world w;
+    int held = server_is_other(world_server()) ? 1 : 2;
+    begin_briefly(&w);
+    hold(&w, form, held);
+    proxy_mute_replies_after(w.proxy, world_releases(&w));
+    int64_t start_ms = now_ms();
+    assert_int_equal(form->release(&w), HF_EUNKNOWN);
+    assert_true(now_ms() - start_ms >= BRIEF_MS);
+    assert_int_equal(world_count(&w, w.owner), held - 1);
+    /* The next one waits for the settlement, and is exact. */
+    if (held > 1)
+        assert_int_equal(form->release(&w), HF_OK);
+    assert_true(world_free(&w));
+    assert_int_equal(form->release(&w), HF_ENOTOWNER);
+    world_end(&w);
 }
 
 /* ---- No answer until the deadline: unknown, settled behind the caller's back ---- */
@@ -117,23 +104,10 @@ static void acquire_never_answered(const struct form *form, int held) {
     world_end(&w);
 }
 
-static void rule4_acquire_never_answered_is_undone(void **state) {
-    (void)state;
-    FOR_EACH_FORM(form) {
-        acquire_never_answered(form, 0);
-        if (!server_is_other(world_server()))
-            acquire_never_answered(form, 1);
-    }
+ROW_CASES(R04_acquire_never_answered_is_undone, form, forms) {
+    acquire_never_answered(form, 0);
+    if (!server_is_other(world_server()))
+        acquire_never_answered(form, 1);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(U14_acquire_reply_lost),
-        cmocka_unit_test(U14_nested_acquire_reply_lost),
-        cmocka_unit_test(U15_release_reply_lost),
-        cmocka_unit_test(U15_nested_release_reply_lost_counts_exactly),
-        cmocka_unit_test(U16_release_never_answered_is_unknown_and_settled),
-        cmocka_unit_test(rule4_acquire_never_answered_is_undone),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -3,6 +3,7 @@
  * purpose. What the scripts do is in tests/scripts; here it is seen through the library.
  */
 #include "lock/group.h"
+#include "support/case.h"
 
 static const char *const both[] = {"jack", "mary"};
 
@@ -15,144 +16,119 @@ static void assert_counts(struct world *w, long long count) {
 
 /* ---- The wire ---- */
 
-static void C117_two_values_of_a_group(void **state) {
-    (void)state;
-    struct world w;
-    group_begin(&w, NULL);
+GROUP_CASE(C117_two_values_of_a_group) {
     hf_acquire_options leased = world_wait_for(HF_FOREVER, 30000);
-    long long before_ms = group_now_ms(w.server);
-    assert_int_equal(hf_lock_acquire_with(w.lock, &leased, NULL), HF_OK);
-    long long after_ms = group_now_ms(w.server);
-    assert_counts(&w, 1);
-    assert_int_equal(cmd_int(w.server, "HLEN " WORLD_NAME), 6);
+    long long before_ms = group_now_ms(w->server);
+    assert_int_equal(hf_lock_acquire_with(w->lock, &leased, NULL), HF_OK);
+    long long after_ms = group_now_ms(w->server);
+    assert_counts(w, 1);
+    assert_int_equal(cmd_int(w->server, "HLEN " WORLD_NAME), 6);
     for (size_t i = 0; i < 2; i++)
-        assert_in_range(group_number(w.server, both[i], w.owner, "expire_time"), before_ms + 30000,
-                        after_ms + 30000);
-    assert_in_range(pttl(w.server, WORLD_NAME), 20000, 30100); /* a little longer than a lease */
-    assert_int_equal(world_keys(w.server), 1);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_int_equal(world_keys(w.server), 0);
-    world_end(&w);
+        assert_in_range(group_number(w->server, both[i], w->owner, "expire_time"),
+                        before_ms + 30000, after_ms + 30000);
+    assert_in_range(pttl(w->server, WORLD_NAME), 20000, 30100); /* a little longer than a lease */
+    assert_int_equal(world_keys(w->server), 1);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_int_equal(world_keys(w->server), 0);
 }
 
-static void C118_the_same_values_nest(void **state) {
-    (void)state;
-    struct world w;
-    group_begin(&w, NULL);
-    hf_lock *second = new_values(w.client, "mary jack mary jack");
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+GROUP_CASE(C118_C137_the_same_values_nest) {
+    hf_lock *second = new_values(w->client, "mary jack mary jack");
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     assert_int_equal(hf_lock_acquire(second), HF_OK);
-    assert_counts(&w, 2);
-    assert_int_equal(world_stats(w.client).holds, 1);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_counts(&w, 1);
-    assert_int_equal(hf_lock_try(w.rival_lock), HF_EBUSY);
+    assert_counts(w, 2);
+    assert_int_equal(world_stats(w->client).holds, 1);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_counts(w, 1);
+    assert_int_equal(hf_lock_try(w->rival_lock), HF_EBUSY);
     assert_int_equal(hf_lock_release(second), HF_OK);
-    assert_true(world_free(&w));
+    assert_true(world_free(w));
     hf_lock_free(second);
-    world_end(&w);
 }
 
-static void C119_break(void **state) {
-    (void)state;
-    struct world w;
+GROUP_CASE(C119_break) {
     bool broken = false;
-    group_begin(&w, NULL);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    assert_int_equal(hf_lock_break(w.rival_lock, &broken), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_int_equal(hf_lock_break(w->rival_lock, &broken), HF_OK);
     assert_true(broken);
-    assert_true(world_free(&w));
-    assert_int_equal(hf_lock_break(w.rival_lock, &broken), HF_OK);
+    assert_true(world_free(w));
+    assert_int_equal(hf_lock_break(w->rival_lock, &broken), HF_OK);
     assert_false(broken);
-    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
-    world_end(&w);
+    assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
 }
 
 /* ---- Questions ---- */
 
-static void C121_to_C137_questions(void **state) {
-    (void)state;
-    struct world w;
+GROUP_CASE(C121_C123_C132_C133_C134_C135_C136_queries) {
     bool yes = true;
     int64_t number = -1;
-    group_begin(&w, NULL);
-    hf_lock *more = new_values(w.client, "jack mary paul");
-    assert_int_equal(hf_lock_is_locked(w.lock, &yes), HF_OK);
+    hf_lock *more = new_values(w->client, "jack mary paul");
+    assert_int_equal(hf_lock_is_locked(w->lock, &yes), HF_OK);
     assert_false(yes);
-    assert_int_equal(hf_lock_ttl_ms(w.lock, &number), HF_OK);
+    assert_int_equal(hf_lock_ttl_ms(w->lock, &number), HF_OK);
     assert_int_equal(number, -2);
 
-    assert_int_equal(hf_lock_try(w.lock), HF_OK);
-    assert_int_equal(hf_lock_is_locked(w.rival_lock, &yes), HF_OK);
+    assert_int_equal(hf_lock_try(w->lock), HF_OK);
+    assert_int_equal(hf_lock_is_locked(w->rival_lock, &yes), HF_OK);
     assert_true(yes);
-    assert_int_equal(hf_lock_is_mine(w.lock, &yes), HF_OK);
+    assert_int_equal(hf_lock_is_mine(w->lock, &yes), HF_OK);
     assert_true(yes);
-    assert_int_equal(hf_lock_is_mine(w.rival_lock, &yes), HF_OK);
+    assert_int_equal(hf_lock_is_mine(w->rival_lock, &yes), HF_OK);
     assert_false(yes);
-    assert_int_equal(hf_lock_is_mine_as(w.lock, 77, &yes), HF_OK);
+    assert_int_equal(hf_lock_is_mine_as(w->lock, 77, &yes), HF_OK);
     assert_false(yes);
-    assert_int_equal(hf_lock_hold_count(w.lock, &number), HF_OK);
+    assert_int_equal(hf_lock_hold_count(w->lock, &number), HF_OK);
     assert_int_equal(number, 1);
-    assert_int_equal(hf_lock_ttl_ms(w.rival_lock, &number), HF_OK);
+    assert_int_equal(hf_lock_ttl_ms(w->rival_lock, &number), HF_OK);
     assert_in_range(number, 50000, 60000);
     assert_int_equal(hf_lock_is_locked(more, &yes), HF_OK); /* some of it is */
     assert_true(yes);
     assert_int_equal(hf_lock_is_mine(more, &yes), HF_OK); /* but not all */
     assert_false(yes);
 
-    assert_int_equal(world_acquire_async(w.lock, 999, 0, NULL), HF_EBUSY);
-    assert_int_equal(hf_lock_try(w.rival_lock), HF_EBUSY);
-    assert_int_equal(hf_lock_release_as(w.lock, 999), HF_ENOTOWNER);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_ENOTOWNER);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_int_equal(hf_lock_is_locked(w.lock, &yes), HF_OK);
+    assert_int_equal(world_acquire_async(w->lock, 999, 0, NULL), HF_EBUSY);
+    assert_int_equal(hf_lock_try(w->rival_lock), HF_EBUSY);
+    assert_int_equal(hf_lock_release_as(w->lock, 999), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_int_equal(hf_lock_is_locked(w->lock, &yes), HF_OK);
     assert_false(yes);
     hf_lock_free(more);
-    world_end(&w);
 }
 
-static void what_the_handle_says_of_itself(void **state) {
-    (void)state;
-    struct world w;
+GROUP_CASE(the_handle_describes_itself) {
     size_t len = 0;
     int64_t token;
     hf_lock_info *info;
-    group_begin(&w, NULL);
-    assert_string_equal(hf_lock_name(w.lock, &len), WORLD_NAME);
+    assert_string_equal(hf_lock_name(w->lock, &len), WORLD_NAME);
     assert_int_equal(len, strlen(WORLD_NAME));
-    assert_int_equal(hf_lock_token(w.lock, &token), HF_ENOTSUP);
-    assert_int_equal(hf_lock_inspect(w.lock, &info), HF_ENOTSUP);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    assert_in_range(hf_lock_remaining_ms(w.lock), 50000, 60000);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
+    assert_int_equal(hf_lock_token(w->lock, &token), HF_ENOTSUP);
+    assert_int_equal(hf_lock_inspect(w->lock, &info), HF_ENOTSUP);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_in_range(hf_lock_remaining_ms(w->lock), 50000, 60000);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
 }
 
 /* ---- Values ---- */
 
-static void any_bytes_are_a_value(void **state) {
-    (void)state;
-    struct world w;
+GROUP_CASE(any_bytes_are_a_value) {
     static const hf_bytes odd[] = {{NULL, 0}, {"\0\0", 2}, {"\xff\xfe", 2}, {"", 0}};
     hf_lock *lock;
     char owner[64];
-    group_begin(&w, NULL);
-    assert_int_equal(hf_lock_new_group(w.client, WORLD_NAME, strlen(WORLD_NAME), odd, 4, &lock),
+    assert_int_equal(hf_lock_new_group(w->client, WORLD_NAME, strlen(WORLD_NAME), odd, 4, &lock),
                      HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    assert_int_equal(cmd_int(w.server, "HLEN " WORLD_NAME), 9); /* nothing is one value */
-    group_holder(w.server, "", owner);
-    assert_string_equal(owner, w.owner);
-    assert_int_equal(hf_lock_try(w.rival_lock), HF_OK); /* other values */
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    assert_int_equal(cmd_int(w->server, "HLEN " WORLD_NAME), 9); /* nothing is one value */
+    group_holder(w->server, "", owner);
+    assert_string_equal(owner, w->owner);
+    assert_int_equal(hf_lock_try(w->rival_lock), HF_OK); /* other values */
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    assert_true(world_free(&w));
+    assert_true(world_free(w));
     hf_lock_free(lock);
-    world_end(&w);
 }
 
-static void what_is_no_group(void **state) {
-    (void)state;
+CASE(other_keys_are_no_group) {
     struct world w;
     static hf_bytes many[HF_VALUES_MAX + 1];
     static const hf_bytes nowhere = {NULL, 1};
@@ -175,118 +151,97 @@ static void what_is_no_group(void **state) {
     world_end(&w);
 }
 
-static void as_many_values_as_there_may_be(void **state) {
-    (void)state;
-    struct world w;
+GROUP_CASE(as_many_values_as_there_may_be) {
     static char text[HF_VALUES_MAX][8];
     static hf_bytes many[HF_VALUES_MAX];
     hf_lock *lock;
-    group_begin(&w, NULL);
     for (int i = 0; i < HF_VALUES_MAX; i++)
         many[i] = (hf_bytes){text[i], (size_t)snprintf(text[i], sizeof text[i], "v%d", i)};
     assert_int_equal(
-        hf_lock_new_group(w.client, WORLD_NAME, strlen(WORLD_NAME), many, HF_VALUES_MAX, &lock),
+        hf_lock_new_group(w->client, WORLD_NAME, strlen(WORLD_NAME), many, HF_VALUES_MAX, &lock),
         HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    assert_int_equal(cmd_int(w.server, "HLEN " WORLD_NAME), 3 * HF_VALUES_MAX);
+    assert_int_equal(cmd_int(w->server, "HLEN " WORLD_NAME), 3 * HF_VALUES_MAX);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_extend(lock, 90000), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    assert_true(world_free(&w));
+    assert_true(world_free(w));
     hf_lock_free(lock);
-    world_end(&w);
 }
 
 /* The group's name has a prefix, and braces of its own. */
-static void names_of_groups(void **state) {
-    (void)state;
-    struct world w;
+GROUP_CASE(names_of_groups) {
     hf_options options = world_options();
     hf_client *client;
     hf_lock *lock;
     static const hf_bytes value = {"jack", 4};
-    group_begin(&w, NULL);
     options.name_prefix = "app:";
-    assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
+    assert_int_equal(hf_open(server_url(w->server), &options, &client), HF_OK);
     assert_int_equal(hf_lock_new_group(client, "a{b}", 4, &value, 1, &lock), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    assert_true(key_exists(w.server, "app:a{b}"));
-    assert_int_equal(world_keys(w.server), 1);
+    assert_true(key_exists(w->server, "app:a{b}"));
+    assert_int_equal(world_keys(w->server), 1);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client), HF_OK);
-    world_end(&w);
 }
 
-static void other_kinds_under_the_name(void **state) {
-    (void)state;
-    struct world w;
+GROUP_CASE(other_kinds_under_the_name) {
     hf_lock *plain;
-    group_begin(&w, NULL);
-    assert_int_equal(hf_lock_new(w.rival, WORLD_NAME, &plain), HF_OK);
+    assert_int_equal(hf_lock_new(w->rival, WORLD_NAME, &plain), HF_OK);
     assert_int_equal(hf_lock_acquire(plain), HF_OK);
-    assert_int_equal(hf_lock_try(w.lock), HF_EWRONGTYPE);
+    assert_int_equal(hf_lock_try(w->lock), HF_EWRONGTYPE);
     assert_int_equal(hf_lock_release(plain), HF_OK);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     assert_int_equal(hf_lock_try(plain), HF_EBUSY);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    cmd_ok(w.server, "SET " WORLD_NAME " text");
-    assert_int_equal(hf_lock_try(w.lock), HF_EWRONGTYPE);
-    assert_int_equal(hf_lock_break(w.lock, NULL), HF_EWRONGTYPE);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    cmd_ok(w->server, "SET " WORLD_NAME " text");
+    assert_int_equal(hf_lock_try(w->lock), HF_EWRONGTYPE);
+    assert_int_equal(hf_lock_break(w->lock, NULL), HF_EWRONGTYPE);
     hf_lock_free(plain);
-    world_end(&w);
 }
 
 /* ---- Sets that have something in common ---- */
 
-static void of_others_they_exclude_each_other(void **state) {
-    (void)state;
-    struct world w;
-    group_begin(&w, NULL);
-    hf_lock *beside = new_values(w.rival, "paul"), *across = new_values(w.rival, "mary paul");
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+GROUP_CASE(of_others_they_exclude_each_other) {
+    hf_lock *beside = new_values(w->rival, "paul"), *across = new_values(w->rival, "mary paul");
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     assert_int_equal(hf_lock_try(across), HF_EBUSY);
-    assert_true(group_held_by(w.server, "paul", "")); /* all or nothing */
+    assert_true(group_held_by(w->server, "paul", "")); /* all or nothing */
     assert_int_equal(hf_lock_try(beside), HF_OK);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_true(group_held_by(w.server, "paul", w.rival_owner));
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_true(group_held_by(w->server, "paul", w->rival_owner));
     assert_int_equal(hf_lock_release(beside), HF_OK);
     assert_int_equal(hf_lock_try(across), HF_OK);
     assert_int_equal(hf_lock_release(across), HF_OK);
     hf_lock_free(beside);
     hf_lock_free(across);
-    world_end(&w);
 }
 
-static void of_one_owner_the_second_is_refused_at_once(void **state) {
-    (void)state;
-    struct world w;
-    group_begin(&w, NULL);
-    hf_lock *across = new_values(w.client, "mary paul"), *beside = new_values(w.client, "paul");
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    uint64_t sent = world_stats(w.client).commands;
+GROUP_CASE(of_one_owner_the_second_is_refused_at_once) {
+    hf_lock *across = new_values(w->client, "mary paul"), *beside = new_values(w->client, "paul");
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    uint64_t sent = world_stats(w->client).commands;
     assert_int_equal(hf_lock_acquire(across), HF_EDEADLK);
     assert_int_equal(hf_lock_try(across), HF_EDEADLK);
-    assert_int_equal(world_stats(w.client).commands, sent);
+    assert_int_equal(world_stats(w->client).commands, sent);
     assert_int_equal(world_acquire_async(across, 7, 0, NULL), HF_EBUSY); /* another owner */
     assert_int_equal(hf_lock_acquire(beside), HF_OK);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK); /* the same set nests */
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK); /* the same set nests */
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
     assert_int_equal(hf_lock_acquire(across), HF_EDEADLK);
     assert_int_equal(hf_lock_release(beside), HF_OK);
     assert_int_equal(hf_lock_acquire(across), HF_OK);
     assert_int_equal(hf_lock_release(across), HF_OK);
-    assert_true(world_free(&w));
+    assert_true(world_free(w));
     hf_lock_free(across);
     hf_lock_free(beside);
-    world_end(&w);
 }
 
 /* The first of them still waits: the second would be in its way. */
-static void of_one_owner_while_the_first_waits(void **state) {
-    (void)state;
+CASE(of_one_owner_while_the_first_waits) {
     struct world w;
     hf_op *first;
     hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
@@ -309,8 +264,7 @@ static void of_one_owner_while_the_first_waits(void **state) {
 }
 
 /* Many at once: one is granted, the others are refused, and nothing stays. */
-static void of_one_owner_started_together(void **state) {
-    (void)state;
+CASE(of_one_owner_started_together) {
     enum { MANY = 12 };
     struct world w;
     hf_lock *locks[MANY];
@@ -346,22 +300,18 @@ static void of_one_owner_started_together(void **state) {
 
 /* ---- Waiting ---- */
 
-static void a_release_wakes_all_who_wait_for_the_group(void **state) {
-    (void)state;
-    struct world w;
+GROUP_CASE_WITH(a_release_wakes_all_waiters_of_the_group, world_options(),
+                options.watchdog_ms = 600000) {
     struct world_caller jack, mary;
-    hf_options options = world_options();
-    options.watchdog_ms = 600000;
-    group_begin(&w, &options);
-    hf_lock *for_jack = new_values(w.client, "jack"), *for_mary = new_values(w.client, "mary");
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
-    size_t seen = proxy_seen(w.proxy, GROUP_ACQUIRE);
+    hf_lock *for_jack = new_values(w->client, "jack"), *for_mary = new_values(w->client, "mary");
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    size_t seen = proxy_seen(w->proxy, GROUP_ACQUIRE);
     world_call_acquire(&jack, for_jack, world_wait_for(HF_FOREVER, HF_WATCHDOG));
     world_call_acquire(&mary, for_mary, world_wait_for(HF_FOREVER, HF_WATCHDOG));
-    assert_true(proxy_wait_seen(w.proxy, GROUP_ACQUIRE, seen + 4, HANG_MS));
-    sleep_ms(100);
+    assert_true(proxy_wait_seen(w->proxy, GROUP_ACQUIRE, seen + 4, HANG_MS));
+    assert_true(HOLDS_FOR(!atomic_load(&jack.done) && !atomic_load(&mary.done), 100));
     int64_t start_ms = now_ms();
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_int_equal(world_join(&jack), HF_OK);
     assert_int_equal(world_join(&mary), HF_OK);
     assert_true(now_ms() - start_ms < 5000); /* nobody polled */
@@ -369,45 +319,100 @@ static void a_release_wakes_all_who_wait_for_the_group(void **state) {
     assert_int_equal(hf_lock_release_as(for_mary, mary.owner), HF_OK);
     hf_lock_free(for_jack);
     hf_lock_free(for_mary);
-    assert_true(world_wait_no_channels(w.server, HANG_MS));
-    world_end(&w);
+    assert_true(world_wait_no_channels(w->server, HANG_MS));
 }
 
 /* Somebody else keeps the group's key; what ended in it is free all the same, and left nothing. */
-static void a_lease_that_ends_in_a_busy_group(void **state) {
-    (void)state;
-    struct world w;
+GROUP_CASE(a_lease_that_ends_in_a_busy_group) {
     hf_acquire_options brief = world_wait_for(HF_FOREVER, 400);
-    group_begin(&w, NULL);
-    hf_lock *beside = new_values(w.client, "paul");
+    hf_lock *beside = new_values(w->client, "paul");
     assert_int_equal(hf_lock_acquire(beside), HF_OK);
     int64_t start_ms = now_ms();
-    world_acquire_brief(w.lock, &brief);
-    assert_int_equal(hf_lock_acquire_for(w.rival_lock, HANG_MS), HF_OK);
+    world_acquire_brief(w->lock, &brief);
+    assert_int_equal(hf_lock_acquire_for(w->rival_lock, HANG_MS), HF_OK);
     assert_in_range(now_ms() - start_ms, 399,
                     9000); /* by the lease: the next poll would be after 10 s */
-    assert_true(group_held_by(w.server, "jack", w.rival_owner));
-    assert_int_equal(cmd_int(w.server, "HLEN " WORLD_NAME), 9);
-    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
-    assert_true(group_held_by(w.server, "jack", w.rival_owner));
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    assert_true(group_held_by(w->server, "jack", w->rival_owner));
+    assert_int_equal(cmd_int(w->server, "HLEN " WORLD_NAME), 9);
+    assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
+    assert_true(group_held_by(w->server, "jack", w->rival_owner));
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_int_equal(hf_lock_release(beside), HF_OK);
-    assert_true(world_free(&w));
+    assert_true(world_free(w));
     hf_lock_free(beside);
-    world_end(&w);
 }
 
-static void C127_wait_ends(void **state) {
-    (void)state;
-    struct world w;
-    group_begin(&w, NULL);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+GROUP_CASE(a_timed_wait_ends) {
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
     int64_t start_ms = now_ms();
-    assert_int_equal(hf_lock_acquire_for(w.lock, 300), HF_ETIMEDOUT);
+    assert_int_equal(hf_lock_acquire_for(w->lock, 300), HF_ETIMEDOUT);
     assert_in_range(now_ms() - start_ms, 300, 5000);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
-    assert_true(world_free(&w));
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
+    /* Its last attempt may have been on its way, and is undone then. */
+    assert_true(world_wait_free(w, HANG_MS));
+}
+
+static bool two_channels(void *server) {
+    return world_channels(server) >= 2;
+}
+
+GROUP_CASE(C125_two_groups_on_one_subscription_connection) {
+    const hf_bytes jack = {.bytes = "jack", .len = 4};
+    const char *const groups[] = {WORLD_NAME, "other"};
+    struct world_caller callers[2];
+    hf_lock *ours[2], *theirs[2];
+    for (int i = 0; i < 2; i++) {
+        size_t len = strlen(groups[i]);
+        assert_int_equal(hf_lock_new_group(w->client, groups[i], len, &jack, 1, &ours[i]), HF_OK);
+        assert_int_equal(hf_lock_new_group(w->rival, groups[i], len, &jack, 1, &theirs[i]), HF_OK);
+        assert_int_equal(hf_lock_acquire(theirs[i]), HF_OK);
+        world_call_acquire(&callers[i], ours[i], world_wait_for(HANG_MS, HF_WATCHDOG));
+    }
+    assert_true(wait_until(two_channels, w->server, HANG_MS));
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(hf_lock_release(theirs[i]), HF_OK);
+        assert_int_equal(world_join(&callers[i]), HF_OK);
+        assert_int_equal(hf_lock_release_as(ours[i], callers[i].owner), HF_OK);
+        hf_lock_free(ours[i]);
+        hf_lock_free(theirs[i]);
+    }
+    assert_int_equal(world_keys(w->server), 0);
+    assert_true(world_wait_no_channels(w->server, HANG_MS));
+}
+
+GROUP_CASE(C126_a_cancelled_try_leaves_nothing) {
+    struct world_caller caller;
+    hf_cancel *cancel;
+    assert_int_equal(hf_cancel_new(&cancel), HF_OK);
+    proxy_stall_request(w->proxy, GROUP_ACQUIRE);
+    hf_acquire_options once = world_wait_for(0, HF_WATCHDOG);
+    once.cancel = cancel;
+    world_call_acquire(&caller, w->lock, once);
+    assert_true(proxy_wait_held(w->proxy, HANG_MS));
+    hf_cancel_fire(cancel);
+    assert_int_equal(world_join(&caller), HF_ECANCELED);
+    assert_true(proxy_release_held(w->proxy) >= 1);
+    assert_true(world_wait_free(w, HANG_MS));
+    assert_int_equal(world_stats(w->client).holds, 0); /* so nothing is renewed */
+    assert_int_equal(hf_lock_try(w->rival_lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
+    hf_cancel_free(cancel);
+}
+
+CASE(C127_a_stopped_server_is_an_error_not_a_refusal) {
+    const int64_t waits_ms[] = {0, 300, HF_FOREVER};
+    struct server *server = server_start(NULL);
+    struct world w;
+    hf_options options = world_options();
+    options.connect_timeout_ms = 2500;
+    world_begin_on(&w, server, &options);
+    hf_lock *values = new_values(w.client, "jack mary");
+    server_stop(server);
+    for (size_t i = 0; i < sizeof waits_ms / sizeof *waits_ms; i++)
+        assert_int_equal(hf_lock_acquire_for(values, waits_ms[i]), HF_EUNREACH);
+    hf_lock_free(values);
     world_end(&w);
+    server_free(server);
 }
 
 /* ---- Many ---- */
@@ -444,14 +449,11 @@ static void *work(void *arg) {
     return NULL;
 }
 
-static void C138_C139_overlapping_values_from_many_threads(void **state) {
-    (void)state;
-    struct world w;
+GROUP_CASE(C124_C138_C139_C140_overlapping_values_from_many_threads) {
     struct worker workers[WORKERS];
     atomic_int in_value[VALUES] = {0}, entered = 0;
-    group_begin(&w, NULL);
     for (int i = 0; i < WORKERS; i++) {
-        workers[i] = (struct worker){.client = i % 2 != 0 ? w.client : w.rival,
+        workers[i] = (struct worker){.client = i % 2 != 0 ? w->client : w->rival,
                                      .number = i,
                                      .in_value = in_value,
                                      .entered = &entered};
@@ -460,31 +462,8 @@ static void C138_C139_overlapping_values_from_many_threads(void **state) {
     for (int i = 0; i < WORKERS; i++)
         pthread_join(workers[i].thread, NULL);
     assert_int_equal(atomic_load(&entered), WORKERS * ROUNDS);
-    assert_true(world_free(&w));
-    assert_true(world_wait_no_channels(w.server, HANG_MS)); /* C124 */
-    world_end(&w);
+    assert_true(world_free(w));
+    assert_true(world_wait_no_channels(w->server, HANG_MS));
 }
 
-int main(void) {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(C117_two_values_of_a_group),
-        cmocka_unit_test(C118_the_same_values_nest),
-        cmocka_unit_test(C119_break),
-        cmocka_unit_test(C121_to_C137_questions),
-        cmocka_unit_test(what_the_handle_says_of_itself),
-        cmocka_unit_test(any_bytes_are_a_value),
-        cmocka_unit_test(what_is_no_group),
-        cmocka_unit_test(as_many_values_as_there_may_be),
-        cmocka_unit_test(names_of_groups),
-        cmocka_unit_test(other_kinds_under_the_name),
-        cmocka_unit_test(of_others_they_exclude_each_other),
-        cmocka_unit_test(of_one_owner_the_second_is_refused_at_once),
-        cmocka_unit_test(of_one_owner_while_the_first_waits),
-        cmocka_unit_test(of_one_owner_started_together),
-        cmocka_unit_test(a_release_wakes_all_who_wait_for_the_group),
-        cmocka_unit_test(a_lease_that_ends_in_a_busy_group),
-        cmocka_unit_test(C127_wait_ends),
-        cmocka_unit_test(C138_C139_overlapping_values_from_many_threads),
-    };
-    return cmocka_run_group_tests_name("group", tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

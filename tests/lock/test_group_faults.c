@@ -3,6 +3,7 @@
  * are broken or run out, and what all that does to another set of the same owner.
  */
 #include "lock/group.h"
+#include "support/case.h"
 
 static hf_options watched(int64_t watchdog_ms) {
     hf_options options = world_options();
@@ -12,117 +13,93 @@ static hf_options watched(int64_t watchdog_ms) {
 
 /* ---- Replies that are lost ---- */
 
-static void each_reply_is_lost_in_turn(void **state) {
-    (void)state;
-    struct world w;
+GROUP_CASE(each_reply_is_lost_in_turn) {
     hf_acquire_options leased = world_wait_for(HF_FOREVER, 60000);
-    group_begin(&w, NULL);
     for (long long count = 1; count <= 2; count++) {
-        proxy_drop_replies_after(w.proxy, GROUP_ACQUIRE);
-        assert_int_equal(hf_lock_acquire_with(w.lock, &leased, NULL), HF_OK);
-        assert_int_equal(group_number(w.server, "jack", w.owner, "lock_count"), count);
-        assert_int_equal(group_number(w.server, "mary", w.owner, "lock_count"), count);
+        proxy_drop_replies_after(w->proxy, GROUP_ACQUIRE);
+        assert_int_equal(hf_lock_acquire_with(w->lock, &leased, NULL), HF_OK);
+        assert_int_equal(group_number(w->server, "jack", w->owner, "lock_count"), count);
+        assert_int_equal(group_number(w->server, "mary", w->owner, "lock_count"), count);
     }
-    proxy_drop_replies_after(w.proxy, GROUP_RENEW);
-    assert_int_equal(hf_lock_extend(w.lock, 90000), HF_OK);
-    proxy_drop_replies_after(w.proxy, GROUP_RELEASE);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_int_equal(group_number(w.server, "jack", w.owner, "lock_count"), 1);
-    proxy_drop_replies_after(w.proxy, GROUP_RELEASE);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_true(world_free(&w));
-    assert_true(proxy_wait_fired(w.proxy, 5, HANG_MS));
+    proxy_drop_replies_after(w->proxy, GROUP_RENEW);
+    assert_int_equal(hf_lock_extend(w->lock, 90000), HF_OK);
+    proxy_drop_replies_after(w->proxy, GROUP_RELEASE);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_int_equal(group_number(w->server, "jack", w->owner, "lock_count"), 1);
+    proxy_drop_replies_after(w->proxy, GROUP_RELEASE);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_true(world_free(w));
+    assert_true(proxy_wait_fired(w->proxy, 5, HANG_MS));
 
     bool broken = false;
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
-    proxy_drop_replies_after(w.proxy, GROUP_FORCE);
-    assert_int_equal(hf_lock_break(w.lock, &broken), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    proxy_drop_replies_after(w->proxy, GROUP_FORCE);
+    assert_int_equal(hf_lock_break(w->lock, &broken), HF_OK);
     assert_true(broken);
-    assert_true(world_free(&w));
-    world_end(&w);
+    assert_true(world_free(w));
 }
 
 /* The command comes when nobody waits for it any more. */
-static void a_late_acquire_takes_nothing(void **state) {
-    (void)state;
-    struct world w;
-    hf_options options = world_options();
-    options.cmd_timeout_ms = WORLD_BRIEF_MS;
-    group_begin(&w, &options);
-    proxy_hold_request(w.proxy, GROUP_ACQUIRE);
-    proxy_refuse(w.proxy, true);
-    assert_int_equal(hf_lock_try(w.lock), HF_EUNREACH);
-    proxy_refuse(w.proxy, false);
-    sleep_ms(1100); /* its not-after has passed */
-    assert_int_equal(proxy_release_held(w.proxy), 1);
-    assert_true(world_free(&w));
-    assert_int_equal(hf_lock_try(w.rival_lock), HF_OK);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
-    world_end(&w);
+GROUP_CASE_WITH(a_late_acquire_takes_nothing, world_options(),
+                options.cmd_timeout_ms = WORLD_BRIEF_MS) {
+    proxy_hold_request(w->proxy, GROUP_ACQUIRE);
+    proxy_refuse(w->proxy, true);
+    assert_int_equal(hf_lock_try(w->lock), HF_EUNREACH);
+    proxy_refuse(w->proxy, false);
+    server_wait_clock(w->server, 1100); /* its not-after has passed */
+    assert_int_equal(proxy_release_held(w->proxy), 1);
+    assert_true(world_free(w));
+    assert_int_equal(hf_lock_try(w->rival_lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
 }
 
 /* The outcome of an acquire is unknown, and it is undone in the background. Meanwhile its owner
  * wants other values, some of them the same: what undoes the first must not hit the second. */
-static void what_is_being_undone_is_waited_for(void **state) {
-    (void)state;
-    struct world w;
-    hf_options options = world_options();
-    options.cmd_timeout_ms = WORLD_BRIEF_MS;
-    group_begin(&w, &options);
-    hf_lock *across = new_values(w.client, "mary paul");
-    proxy_mute_replies_after(w.proxy, GROUP_ACQUIRE);
-    proxy_refuse(w.proxy, true); /* so that it is not undone before it was looked at */
-    assert_int_equal(hf_lock_try(w.lock), HF_EUNREACH);
-    assert_true(group_held_by(w.server, "mary", w.owner)); /* nobody knows of it */
-    proxy_refuse(w.proxy, false);
+GROUP_CASE_WITH(an_undo_is_waited_for, world_options(), options.cmd_timeout_ms = WORLD_BRIEF_MS) {
+    hf_lock *across = new_values(w->client, "mary paul");
+    proxy_mute_replies_after(w->proxy, GROUP_ACQUIRE);
+    proxy_refuse(w->proxy, true); /* so that it is not undone before it was looked at */
+    assert_int_equal(hf_lock_try(w->lock), HF_EUNREACH);
+    assert_true(group_held_by(w->server, "mary", w->owner)); /* nobody knows of it */
+    proxy_refuse(w->proxy, false);
     assert_int_equal(hf_lock_acquire_for(across, HANG_MS), HF_OK);
-    assert_true(group_held_by(w.server, "jack", ""));
-    for (int i = 0; i < 10; i++) {
-        assert_true(group_held_by(w.server, "mary", w.owner));
-        assert_true(group_held_by(w.server, "paul", w.owner));
-        sleep_ms(100);
-    }
+    assert_true(group_held_by(w->server, "jack", ""));
+    assert_true(HOLDS_FOR(group_held_by(w->server, "mary", w->owner) &&
+                              group_held_by(w->server, "paul", w->owner),
+                          1000));
     assert_int_equal(hf_lock_release(across), HF_OK);
-    assert_true(world_wait_free(&w, HANG_MS));
+    assert_true(world_wait_free(w, HANG_MS));
     hf_lock_free(across);
-    world_end(&w);
 }
 
 /* Something of its owner was in its way until its wait was over. It has asked for nothing, and gives back
  * what it wanted, all the same: that must not hit what the owner acquires next. */
-static void who_gave_up_before_it_asked_is_waited_for(void **state) {
-    (void)state;
-    struct world w;
+GROUP_CASE(a_waiter_that_gave_up_before_asking_is_waited_for) {
     hf_acquire_options own = world_wait_for(HF_FOREVER, HF_WATCHDOG);
     hf_op *op;
-    group_begin(&w, NULL);
-    hf_lock *across = new_values(w.client, "mary paul"), *paul = new_values(w.client, "paul");
+    hf_lock *across = new_values(w->client, "mary paul"), *paul = new_values(w->client, "paul");
     own.owner = hf_owner_self();
-    proxy_stall_request(w.proxy, GROUP_ACQUIRE);
-    assert_int_equal(hf_lock_acquire_start(w.lock, &own, NULL, NULL, &op), HF_OK);
-    assert_true(proxy_wait_held(w.proxy, HANG_MS));
+    proxy_stall_request(w->proxy, GROUP_ACQUIRE);
+    assert_int_equal(hf_lock_acquire_start(w->lock, &own, NULL, NULL, &op), HF_OK);
+    assert_true(proxy_wait_held(w->proxy, HANG_MS));
     hf_op_cancel(op);
     assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_ECANCELED);
     hf_op_free(op);
     assert_int_equal(hf_lock_acquire_for(across, 50), HF_ETIMEDOUT);
     int err = hf_lock_acquire_for(paul, 300);
-    proxy_release_held(w.proxy);
+    proxy_release_held(w->proxy);
     if (err != HF_OK)
         assert_int_equal(hf_lock_acquire_for(paul, HANG_MS), HF_OK);
-    for (int i = 0; i < 10; i++) {
-        assert_true(group_held_by(w.server, "paul", w.owner));
-        sleep_ms(100);
-    }
+    assert_true(HOLDS_FOR(group_held_by(w->server, "paul", w->owner), 1000));
     assert_int_equal(hf_lock_release(paul), HF_OK);
-    assert_true(world_wait_free(&w, HANG_MS));
+    assert_true(world_wait_free(w, HANG_MS));
     hf_lock_free(across);
     hf_lock_free(paul);
-    world_end(&w);
 }
 
 /* ---- Renewals ---- */
 
-/* Another thread of the client, which holds "paul" until it is told to stop. */
+/* Another thread of the client, which holds "paul" until it is asked to stop. */
 struct paul {
     pthread_t thread;
     hf_client *client;
@@ -147,58 +124,49 @@ static long long ends_at(struct world *w, const char *value, const char *owner) 
 }
 
 /* A Java client renews the values of one of its threads only. */
-static void C120_the_values_of_every_thread_are_renewed(void **state) {
-    (void)state;
-    struct world w;
+GROUP_CASE_WITH(C120_the_values_of_every_thread_are_renewed, watched(ENDURING_MS)) {
     struct paul paul = {0};
-    hf_options options = watched(ENDURING_MS);
-    group_begin(&w, &options);
-    paul.client = w.client;
-    hf_lock *rival = new_values(w.rival, "paul");
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    paul.client = w->client;
+    hf_lock *rival = new_values(w->rival, "paul");
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     assert_int_equal(pthread_create(&paul.thread, NULL, hold_paul, &paul), 0);
     assert_true(world_wait_atomic(&paul.held, 1, HANG_MS));
-    long long ours_ms = ends_at(&w, "jack", w.owner), pauls_ms = ends_at(&w, "paul", paul.owner);
+    long long ours_ms = ends_at(w, "jack", w->owner), pauls_ms = ends_at(w, "paul", paul.owner);
     int64_t until_ms = now_ms() + HANG_MS;
-    while (ends_at(&w, "jack", w.owner) < ours_ms + ENDURING_MS ||
-           ends_at(&w, "paul", paul.owner) < pauls_ms + ENDURING_MS) {
+    while (ends_at(w, "jack", w->owner) < ours_ms + ENDURING_MS ||
+           ends_at(w, "paul", paul.owner) < pauls_ms + ENDURING_MS) {
         assert_true(now_ms() < until_ms);
-        assert_int_equal(hf_lock_try(w.rival_lock), HF_EBUSY);
+        assert_int_equal(hf_lock_try(w->rival_lock), HF_EBUSY);
         assert_int_equal(hf_lock_try(rival), HF_EBUSY);
-        sleep_ms(100);
+        (void)wait_a_moment();
     }
     long long jacks_ms, marys_ms;
     do { /* until there is no renewal between the two looks */
-        jacks_ms = ends_at(&w, "jack", w.owner);
-        marys_ms = ends_at(&w, "mary", w.owner);
-    } while (jacks_ms != ends_at(&w, "jack", w.owner));
+        jacks_ms = ends_at(w, "jack", w->owner);
+        marys_ms = ends_at(w, "mary", w->owner);
+    } while (jacks_ms != ends_at(w, "jack", w->owner));
     assert_int_equal(jacks_ms, marys_ms);
     atomic_store(&paul.stop, 1);
     pthread_join(paul.thread, NULL);
     assert_int_equal(paul.released, HF_OK);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_true(world_free(&w));
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_true(world_free(w));
     hf_lock_free(rival);
-    world_end(&w);
 }
 
 /* C131: a client that is gone holds nothing for longer than a lease. */
-static void C131_a_client_that_is_gone(void **state) {
-    (void)state;
-    struct world w;
+GROUP_CASE(C131_a_client_that_is_gone) {
     hf_client *gone;
     hf_options options = watched(2400);
-    group_begin(&w, NULL);
-    assert_int_equal(hf_open(server_url(w.server), &options, &gone), HF_OK);
+    assert_int_equal(hf_open(server_url(w->server), &options, &gone), HF_OK);
     hf_lock *lock = new_values(gone, "jack");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     hf_lock_free(lock);
     hf_close(gone);
     int64_t start_ms = now_ms();
-    assert_int_equal(hf_lock_acquire_for(w.lock, HANG_MS), HF_OK);
+    assert_int_equal(hf_lock_acquire_for(w->lock, HANG_MS), HF_OK);
     assert_true(now_ms() - start_ms < 9000); /* by the lease: the next poll would be after 10 s */
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
 }
 
 /* ---- Losses ---- */
@@ -207,121 +175,95 @@ static bool mary_is_free(void *arg) {
     return group_held_by(arg, "mary", "");
 }
 
+static bool jack_is_free(void *arg) {
+    return group_held_by(arg, "jack", "");
+}
+
 static bool has_lost(void *arg) {
     return world_stats(arg).losses > 0;
 }
 
 /* One of its values is broken: the hold is over, its holder is told at once, and the rest is given
  * up without waiting for its lease. */
-static void one_value_is_broken(void **state) {
-    (void)state;
-    struct world w;
+GROUP_CASE_WITH(one_value_is_broken, watched(600000)) {
     bool broken = false;
-    hf_options options = watched(600000);
-    group_begin(&w, &options);
-    hf_lock *jack = new_values(w.rival, "jack");
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    sleep_ms(1500); /* it listens by now */
+    hf_lock *jack = new_values(w->rival, "jack");
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_true(wait_until(server_questions_are_received, w->server, HANG_MS)); /* it listens */
     assert_int_equal(hf_lock_break(jack, &broken), HF_OK);
     assert_true(broken);
-    assert_true(wait_until(has_lost, w.client, 5000));
-    assert_true(wait_until(mary_is_free, w.server, HANG_MS));
-    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
-    assert_int_equal(hf_lock_try(w.rival_lock), HF_OK);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    assert_true(wait_until(has_lost, w->client, 5000));
+    assert_true(wait_until(mary_is_free, w->server, HANG_MS));
+    assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
+    assert_int_equal(hf_lock_try(w->rival_lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     hf_lock_free(jack);
-    world_end(&w);
 }
 
 /* The same through a handle of its own client, which need not be told by the server. */
-static void one_value_is_broken_by_its_own_client(void **state) {
-    (void)state;
-    struct world w;
+GROUP_CASE(one_value_is_broken_by_its_own_client) {
     bool broken = false;
     struct world_events events = {0};
-    group_begin(&w, NULL);
-    hf_lock *mary = new_values(w.client, "mary paul");
-    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    hf_lock *mary = new_values(w->client, "mary paul");
+    assert_int_equal(hf_lock_on_lost(w->lock, world_on_event, &events), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     assert_int_equal(hf_lock_break(mary, &broken), HF_OK);
     assert_true(broken);
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
-    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
+    assert_true(wait_until(jack_is_free, w->server, HANG_MS)); /* its lease is twice as long */
+    assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_true(world_wait_free(w, HANG_MS));
     hf_lock_free(mary);
-    world_end(&w);
 }
 
 /* Somebody has deleted a value, as Java's forceUnlock() does: a release finds out, and leaves
  * nothing of the rest. */
-static void a_release_that_finds_one_value_gone(void **state) {
-    (void)state;
-    struct world w;
+GROUP_CASE(a_release_that_finds_one_value_gone) {
     char field[HFI_FIELD_LEN + 1];
-    group_begin(&w, NULL);
     group_field("jack", field);
     for (int nested = 0; nested < 2; nested++) {
-        assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+        assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
         if (nested)
-            assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-        cmd_ok(w.server, "HDEL " WORLD_NAME " %s %s:%s:expire_time %s:%s:lock_count", field, field,
-               w.owner, field, w.owner);
-        assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
-        assert_true(world_free(&w));
-        assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
+            assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+        cmd_ok(w->server, "HDEL " WORLD_NAME " %s %s:%s:expire_time %s:%s:lock_count", field, field,
+               w->owner, field, w->owner);
+        assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
+        assert_true(world_free(w));
+        assert_int_equal(hf_lock_release(w->lock), HF_ENOTOWNER);
     }
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    cmd_ok(w.server, "HDEL " WORLD_NAME " %s", field);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_ELOST);
-    assert_true(world_free(&w));
-    world_end(&w);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    cmd_ok(w->server, "HDEL " WORLD_NAME " %s", field);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_ELOST);
+    assert_true(world_free(w));
 }
 
 /* A hold that ran out while others keep the group's key: it is told, and nothing of it stays. */
-static void a_hold_that_ran_out_leaves_nothing(void **state) {
-    (void)state;
-    struct world w;
+GROUP_CASE(a_hold_that_ran_out_leaves_nothing) {
     struct world_events events = {0};
     hf_acquire_options brief = world_wait_for(HF_FOREVER, 400);
-    group_begin(&w, NULL);
-    hf_lock *paul = new_values(w.rival, "paul"), *across = new_values(w.client, "mary peter");
+    hf_lock *paul = new_values(w->rival, "paul"), *across = new_values(w->client, "mary peter");
     assert_int_equal(hf_lock_acquire(paul), HF_OK);
-    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
-    world_acquire_brief(w.lock, &brief);
+    assert_int_equal(hf_lock_on_lost(w->lock, world_on_event, &events), HF_OK);
+    world_acquire_brief(w->lock, &brief);
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
-    assert_true(wait_until(mary_is_free, w.server, 5000));
-    assert_int_equal(cmd_int(w.server, "HLEN " WORLD_NAME), 3);
+    assert_true(wait_until(mary_is_free, w->server, 5000));
+    assert_int_equal(cmd_int(w->server, "HLEN " WORLD_NAME), 3);
 
     /* An overlapping set right after it ran out: what ends the first does not hit the second. */
-    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
-    world_acquire_brief(w.lock, &brief);
-    sleep_ms(420);
+    assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
+    world_acquire_brief(w->lock, &brief);
+    assert_true(world_wait_atomic(&events.losses, 2, HANG_MS));
     assert_int_equal(hf_lock_acquire_for(across, HANG_MS), HF_OK);
-    for (int i = 0; i < 10; i++) {
-        assert_true(group_held_by(w.server, "mary", w.owner));
-        assert_true(group_held_by(w.server, "peter", w.owner));
-        sleep_ms(100);
-    }
+    assert_true(HOLDS_FOR(group_held_by(w->server, "mary", w->owner) &&
+                              group_held_by(w->server, "peter", w->owner),
+                          1000));
     assert_int_equal(hf_lock_release(across), HF_OK);
     assert_int_equal(hf_lock_release(paul), HF_OK);
-    assert_true(world_wait_free(&w, HANG_MS));
+    assert_true(world_wait_free(w, HANG_MS));
     hf_lock_free(paul);
     hf_lock_free(across);
-    world_end(&w);
 }
 
-int main(void) {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_reply_is_lost_in_turn),
-        cmocka_unit_test(a_late_acquire_takes_nothing),
-        cmocka_unit_test(what_is_being_undone_is_waited_for),
-        cmocka_unit_test(who_gave_up_before_it_asked_is_waited_for),
-        cmocka_unit_test(C120_the_values_of_every_thread_are_renewed),
-        cmocka_unit_test(C131_a_client_that_is_gone),
-        cmocka_unit_test(one_value_is_broken),
-        cmocka_unit_test(one_value_is_broken_by_its_own_client),
-        cmocka_unit_test(a_release_that_finds_one_value_gone),
-        cmocka_unit_test(a_hold_that_ran_out_leaves_nothing),
-    };
-    return cmocka_run_group_tests_name("group_faults", tests, world_start_server,
-                                       world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

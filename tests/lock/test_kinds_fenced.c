@@ -3,6 +3,7 @@
  * under one name, and many clients at once whose tokens must come in the order of their holds.
  */
 #include "lock/kinds.h"
+#include "support/case.h"
 #include "support/new_lock.h"
 
 #include <inttypes.h>
@@ -36,89 +37,72 @@ static int64_t counter(struct world *w) {
 
 /* Five acquisitions by different ways, from a counter that is ahead of the clock, and so counts one by
  * one. */
-static void C080_tokens_increase_by_every_way(void **state) {
-    (void)state;
-    struct world w;
+KIND_CASE(C080_tokens_increase_by_every_way, HF_FENCED) {
     hf_result result;
-    kind_begin(&w, HF_FENCED, NULL);
-    cmd_ok(w.server, "SET %s %lld", COUNTER, (long long)AHEAD);
+    cmd_ok(w->server, "SET %s %lld", COUNTER, (long long)AHEAD);
     for (int way = 1; way <= 5; way++) {
         int64_t wanted = AHEAD + way;
-        int err = way == 1   ? acquire_result(w.lock, HF_FOREVER, HF_WATCHDOG, &result)
-                  : way == 2 ? hf_lock_acquire(w.lock)
-                  : way == 3 ? acquire_result(w.lock, HF_FOREVER, 20000, &result)
-                  : way == 4 ? hf_lock_try(w.lock)
-                             : world_acquire_async(w.lock, 0, 1000, &result);
+        int err = way == 1   ? acquire_result(w->lock, HF_FOREVER, HF_WATCHDOG, &result)
+                  : way == 2 ? hf_lock_acquire(w->lock)
+                  : way == 3 ? acquire_result(w->lock, HF_FOREVER, 20000, &result)
+                  : way == 4 ? hf_lock_try(w->lock)
+                             : world_acquire_async(w->lock, 0, 1000, &result);
         int64_t token = 0;
         assert_int_equal(err, HF_OK);
-        assert_int_equal(hf_lock_token(w.lock, &token), HF_OK);
+        assert_int_equal(hf_lock_token(w->lock, &token), HF_OK);
         assert_int_equal(token, wanted);
         if (way == 1 || way == 3 || way == 5)
             assert_int_equal(result.token, wanted);
         if (way == 3)
-            assert_in_range(pttl(w.server, WORLD_NAME), 1, 20000);
-        assert_int_equal(counter(&w), wanted);
-        assert_int_equal(hf_lock_release(w.lock), HF_OK);
-        assert_int_equal(counter(&w), wanted);
+            assert_in_range(pttl(w->server, WORLD_NAME), 1, 20000);
+        assert_int_equal(counter(w), wanted);
+        assert_int_equal(hf_lock_release(w->lock), HF_OK);
+        assert_int_equal(counter(w), wanted);
     }
-    assert_int_equal(pttl(w.server, COUNTER), -1);
-    world_end(&w);
+    assert_int_equal(pttl(w->server, COUNTER), -1);
 }
 
-static void U75_nested_acquires_draw_tokens(void **state) {
-    (void)state;
-    struct world w;
+KIND_CASE(U75_nested_acquires_draw_tokens, HF_FENCED) {
     int64_t last = 0, token;
-    kind_begin(&w, HF_FENCED, NULL);
     for (int depth = 0; depth < 3; depth++) {
-        token = acquire_token(w.lock);
+        token = acquire_token(w->lock);
         assert_true(token > last);
         last = token;
     }
     /* A release un-nests; the latest token stays the hold's. */
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_int_equal(hf_lock_token(w.lock, &token), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_int_equal(hf_lock_token(w->lock, &token), HF_OK);
     assert_true(token == last);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_int_equal(hf_lock_token(w.lock, &token), HF_ENOTOWNER);
-    world_end(&w);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_int_equal(hf_lock_token(w->lock, &token), HF_ENOTOWNER);
 }
 
-static void U75_busy_and_late_draw_none(void **state) {
-    (void)state;
-    struct world w;
+KIND_CASE(U75_busy_and_late_draw_none, HF_FENCED) {
     hf_result result;
     int64_t token = 77;
-    kind_begin(&w, HF_FENCED, NULL);
-    int64_t held = acquire_token(w.rival_lock);
-    assert_int_equal(acquire_result(w.lock, 0, HF_WATCHDOG, &result), HF_EBUSY);
+    int64_t held = acquire_token(w->rival_lock);
+    assert_int_equal(acquire_result(w->lock, 0, HF_WATCHDOG, &result), HF_EBUSY);
     assert_int_equal(result.token, 0);
-    assert_int_equal(acquire_result(w.lock, 100, 5000, &result), HF_ETIMEDOUT);
+    assert_int_equal(acquire_result(w->lock, 100, 5000, &result), HF_ETIMEDOUT);
     assert_int_equal(result.token, 0);
-    assert_int_equal(hf_lock_token(w.lock, &token), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_token(w->lock, &token), HF_ENOTOWNER);
     assert_int_equal(token, 77);
-    assert_true(counter(&w) == held);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
-    world_end(&w);
+    assert_true(counter(w) == held);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
 }
 
 /* A lock without a TTL is another's, and nothing else. */
-static void U75_lock_without_ttl_is_busy(void **state) {
-    (void)state;
-    struct world w;
+KIND_CASE(U75_lock_without_ttl_is_busy, HF_FENCED) {
     hf_result result;
-    kind_begin(&w, HF_FENCED, NULL);
-    cmd_ok(w.server, "HSET %s someone:1 1", WORLD_NAME);
-    assert_int_equal(acquire_result(w.lock, 0, HF_WATCHDOG, &result), HF_EBUSY);
-    assert_int_equal(acquire_result(w.lock, 200, HF_WATCHDOG, &result), HF_ETIMEDOUT);
-    assert_int_equal(world_count(&w, w.owner), 0);
-    assert_false(key_exists(w.server, COUNTER));
-    world_end(&w);
+    cmd_ok(w->server, "HSET %s someone:1 1", WORLD_NAME);
+    assert_int_equal(acquire_result(w->lock, 0, HF_WATCHDOG, &result), HF_EBUSY);
+    assert_int_equal(acquire_result(w->lock, 200, HF_WATCHDOG, &result), HF_ETIMEDOUT);
+    assert_int_equal(world_count(w, w->owner), 0);
+    assert_false(key_exists(w->server, COUNTER));
 }
 
-static void U75_bad_counters_take_no_lock(void **state) {
-    (void)state;
+KIND_CASE(U75_bad_counters_take_no_lock, HF_FENCED) {
     static const struct {
         const char *make;
         int err;
@@ -130,82 +114,70 @@ static void U75_bad_counters_take_no_lock(void **state) {
         {"RPUSH " COUNTER " 1", HF_EWRONGTYPE},
         {"HSET " COUNTER " a 1", HF_EWRONGTYPE},
     };
-    struct world w;
-    kind_begin(&w, HF_FENCED, NULL);
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        cmd_ok(w.server, "FLUSHALL");
-        cmd_ok(w.server, bad[i].make);
-        assert_int_equal(hf_lock_try(w.lock), bad[i].err);
+        cmd_ok(w->server, "FLUSHALL");
+        cmd_ok(w->server, bad[i].make);
+        assert_int_equal(hf_lock_try(w->lock), bad[i].err);
         assert_true(hf_last_error()->text[0] != '\0');
-        assert_true(world_free(&w));
-        assert_int_equal(hf_lock_acquire_for(w.lock, 1000), bad[i].err);
-        assert_int_equal(world_acquire_async(w.lock, 0, 1000, NULL), bad[i].err);
-        assert_true(world_free(&w));
-        assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
-        assert_int_equal(world_stats(w.client).holds, 0);
+        assert_true(world_free(w));
+        assert_int_equal(hf_lock_acquire_for(w->lock, 1000), bad[i].err);
+        assert_int_equal(world_acquire_async(w->lock, 0, 1000, NULL), bad[i].err);
+        assert_true(world_free(w));
+        assert_int_equal(hf_lock_release(w->lock), HF_ENOTOWNER);
+        assert_int_equal(world_stats(w->client).holds, 0);
     }
 
     /* Found while nested: the hold is what it was. */
-    cmd_ok(w.server, "FLUSHALL");
-    int64_t token = acquire_token(w.lock), kept = 0;
-    cmd_ok(w.server, "SET %s 9223372036854775807", COUNTER);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_EREFUSED);
-    assert_int_equal(world_count(&w, w.owner), 1);
-    assert_int_equal(hf_lock_token(w.lock, &kept), HF_OK);
+    cmd_ok(w->server, "FLUSHALL");
+    int64_t token = acquire_token(w->lock), kept = 0;
+    cmd_ok(w->server, "SET %s 9223372036854775807", COUNTER);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_EREFUSED);
+    assert_int_equal(world_count(w, w->owner), 1);
+    assert_int_equal(hf_lock_token(w->lock, &kept), HF_OK);
     assert_true(kept == token);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
 }
 
 /* Deleted between holds, under a hold, and with the whole database. */
-static void U75_lost_counter_never_moves_back(void **state) {
-    (void)state;
-    struct world w;
+KIND_CASE(U75_lost_counter_never_moves_back, HF_FENCED) {
     int64_t last = 0;
-    kind_begin(&w, HF_FENCED, NULL);
-    cmd_ok(w.server, "SET %s 1000000", COUNTER); /* one that Redisson has started */
+    cmd_ok(w->server, "SET %s 1000000", COUNTER); /* one that Redisson has started */
     for (int round = 0; round < 30; round++) {
-        int64_t outer = acquire_token(w.lock);
+        int64_t outer = acquire_token(w->lock);
         assert_true(outer > last);
         if (round % 3 == 0)
-            cmd_ok(w.server, "DEL %s", COUNTER);
-        int64_t inner = acquire_token(w.lock);
+            cmd_ok(w->server, "DEL %s", COUNTER);
+        int64_t inner = acquire_token(w->lock);
         assert_true(inner > outer);
         last = inner;
-        assert_int_equal(hf_lock_release(w.lock), HF_OK);
-        assert_int_equal(hf_lock_release(w.lock), HF_OK);
+        assert_int_equal(hf_lock_release(w->lock), HF_OK);
+        assert_int_equal(hf_lock_release(w->lock), HF_OK);
         if (round % 3 == 1)
-            cmd_ok(w.server, "DEL %s", COUNTER);
+            cmd_ok(w->server, "DEL %s", COUNTER);
         if (round % 3 == 2)
-            cmd_ok(w.server, "FLUSHALL");
+            cmd_ok(w->server, "FLUSHALL");
     }
-    world_end(&w);
 }
 
 /* ---- Lost replies ---- */
 
-static void U14_lost_reply_gives_a_larger_token(void **state) {
-    (void)state;
-    struct world w;
-    kind_begin(&w, HF_FENCED, NULL);
-    cmd_ok(w.server, "SET %s %lld", COUNTER, (long long)AHEAD);
-    proxy_drop_replies_after(w.proxy, FENCED_ACQUIRE);
-    int64_t token = acquire_token(w.lock);
+KIND_CASE(U14_lost_reply_gives_a_larger_token, HF_FENCED) {
+    cmd_ok(w->server, "SET %s %lld", COUNTER, (long long)AHEAD);
+    proxy_drop_replies_after(w->proxy, FENCED_ACQUIRE);
+    int64_t token = acquire_token(w->lock);
     assert_int_equal(token, AHEAD + 2); /* the one before was answered to nobody */
-    assert_int_equal(counter(&w), token);
-    proxy_drop_replies_after(w.proxy, FENCED_ACQUIRE);
-    assert_int_equal(acquire_token(w.lock), AHEAD + 4);
-    assert_int_equal(world_count(&w, w.owner), 2);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_true(world_free(&w));
-    world_end(&w);
+    assert_int_equal(counter(w), token);
+    proxy_drop_replies_after(w->proxy, FENCED_ACQUIRE);
+    assert_int_equal(acquire_token(w->lock), AHEAD + 4);
+    assert_int_equal(world_count(w, w->owner), 2);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_true(world_free(w));
 }
 
 /* The release never arrived and the same owner acquires anew: its old field is still there, and the
  * old token was given out. */
-static void U16_hold_left_by_a_release_gets_a_new_token(void **state) {
-    (void)state;
+CASE(U16_hold_left_by_a_release_gets_a_new_token) {
     struct world w;
     hf_options options = kind_impatient();
     kind_begin(&w, HF_FENCED, &options);
@@ -222,8 +194,7 @@ static void U16_hold_left_by_a_release_gets_a_new_token(void **state) {
 }
 
 /* What says "acquired" without a token is no answer: it is undone. */
-static void answer_without_a_token_is_not_acquired(void **state) {
-    (void)state;
+KIND_CASE(answer_without_a_token_is_not_acquired, HF_FENCED) {
     static const char *const forged[] = {
         "*3\r\n:1\r\n:1\r\n:1794736941513\r\n",
         "*4\r\n:1\r\n:1\r\n:0\r\n:1794736941513\r\n",
@@ -232,79 +203,67 @@ static void answer_without_a_token_is_not_acquired(void **state) {
         "*4\r\n:1\r\n:2\r\n:5\r\n:1794736941513\r\n",
         "*4\r\n:0\r\n:1\r\n:5\r\n:1794736941513\r\n",
     };
-    struct world w;
-    kind_begin(&w, HF_FENCED, NULL);
     for (size_t i = 0; i < sizeof forged / sizeof *forged; i++) {
-        proxy_forge_reply(w.proxy, FENCED_ACQUIRE, forged[i], strlen(forged[i]));
-        assert_int_equal(hf_lock_try(w.lock), HF_EPROTO);
-        assert_true(world_wait_free(&w, HANG_MS));
+        proxy_forge_reply(w->proxy, FENCED_ACQUIRE, forged[i], strlen(forged[i]));
+        assert_int_equal(hf_lock_try(w->lock), HF_EPROTO);
+        assert_true(world_wait_free(w, HANG_MS));
     }
-    world_end(&w);
 }
 
 /* ---- Mixed kinds, names ---- */
 
-static void tokens_of_mixed_handles(void **state) {
-    (void)state;
-    struct world w;
+KIND_CASE(tokens_of_mixed_handles, HF_FENCED) {
     hf_result result;
     int64_t token, kept;
-    kind_begin(&w, HF_FENCED, NULL);
-    hf_lock *plain = new_handle(w.client, HF_PLAIN);
+    hf_lock *plain = new_handle(w->client, HF_PLAIN);
     assert_int_equal(hf_lock_token(plain, &token), HF_ENOTSUP);
-    assert_int_equal(hf_lock_token(w.lock, &token), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_token(w->lock, &token), HF_ENOTOWNER);
 
     /* Plain inside fenced: it draws none, and the hold keeps its own. */
-    token = acquire_token(w.lock);
+    token = acquire_token(w->lock);
     assert_int_equal(acquire_result(plain, 0, HF_WATCHDOG, &result), HF_OK);
     assert_int_equal(result.token, 0);
     assert_int_equal(result.count, 2);
-    assert_int_equal(hf_lock_token(w.lock, &kept), HF_OK);
+    assert_int_equal(hf_lock_token(w->lock, &kept), HF_OK);
     assert_true(kept == token);
     assert_int_equal(hf_lock_release(plain), HF_OK);
     assert_int_equal(hf_lock_release(plain), HF_OK);
 
     /* Fenced inside plain: without a token before, and none of an earlier hold. */
     assert_int_equal(hf_lock_acquire(plain), HF_OK);
-    assert_int_equal(hf_lock_token(w.lock, &kept), HF_ENOTOWNER);
-    assert_true(acquire_token(w.lock) > token);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(hf_lock_token(w->lock, &kept), HF_ENOTOWNER);
+    assert_true(acquire_token(w->lock) > token);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
     hf_lock_free(plain);
-    world_end(&w);
 }
 
 /* The next possession of the same owner is on its way before the last one has ended, so both use
  * one record. */
-static void token_ends_with_its_hold(void **state) {
-    (void)state;
-    struct world w;
+KIND_CASE(token_ends_with_its_hold, HF_FENCED) {
     hf_op *release, *acquire;
     hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
     int64_t token;
-    kind_begin(&w, HF_FENCED, NULL);
-    hf_lock *plain = new_handle(w.client, HF_PLAIN);
+    hf_lock *plain = new_handle(w->client, HF_PLAIN);
     options.owner = 7;
-    assert_int_equal(world_acquire_async(w.lock, 7, 0, NULL), HF_OK);
-    assert_int_equal(hf_lock_token_as(w.lock, 7, &token), HF_OK);
-    proxy_stall_request(w.proxy, WORLD_RELEASE);
-    assert_int_equal(hf_lock_release_start(w.lock, 7, NULL, NULL, &release), HF_OK);
-    assert_true(proxy_wait_held(w.proxy, HANG_MS));
+    assert_int_equal(world_acquire_async(w->lock, 7, 0, NULL), HF_OK);
+    assert_int_equal(hf_lock_token_as(w->lock, 7, &token), HF_OK);
+    proxy_stall_request(w->proxy, WORLD_RELEASE);
+    assert_int_equal(hf_lock_release_start(w->lock, 7, NULL, NULL, &release), HF_OK);
+    assert_true(proxy_wait_held(w->proxy, HANG_MS));
     assert_int_equal(hf_lock_acquire_start(plain, &options, NULL, NULL, &acquire), HF_OK);
     assert_int_equal(hf_op_wait(acquire, 50, NULL), HF_EPENDING);
-    assert_int_equal(proxy_release_held(w.proxy), 1);
+    assert_int_equal(proxy_release_held(w->proxy), 1);
     assert_int_equal(hf_op_wait(release, HANG_MS, NULL), HF_OK);
     assert_int_equal(hf_op_wait(acquire, HANG_MS, NULL), HF_OK);
-    assert_int_equal(hf_lock_token_as(w.lock, 7, &token), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_token_as(w->lock, 7, &token), HF_ENOTOWNER);
     assert_int_equal(hf_lock_release_as(plain, 7), HF_OK);
     hf_op_free(release);
     hf_op_free(acquire);
     hf_lock_free(plain);
-    world_end(&w);
 }
 
-static void counter_is_named_as_redisson_names_it(void **state) {
-    (void)state;
+CASE(counter_is_named_as_redisson_names_it) {
     static const struct {
         const char *prefix, *name, *counter;
     } names[] = {
@@ -338,8 +297,7 @@ static void counter_is_named_as_redisson_names_it(void **state) {
 
 /* The rights that docs/redisson.md names are enough; those of a plain lock are not, and then no
  * lock is taken. */
-static void U45_rights_to_the_counter(void **state) {
-    (void)state;
+CASE(U45_rights_to_the_counter) {
     static const char *const extra[] = {"~redisson_lock_token:{app:* +get +incrby", "+get +incrby",
                                         "~redisson_lock_token:{app:* +incrby",
                                         "~redisson_lock_token:{app:* +get"};
@@ -400,8 +358,7 @@ static void *draw(void *arg) {
 }
 
 /* The counter is deleted again and again meanwhile. */
-static void tokens_follow_the_order_of_holds(void **state) {
-    (void)state;
+CASE(tokens_follow_the_order_of_holds) {
     enum { CLIENTS = 4, THREADS = 8 };
     struct world w;
     hf_client *clients[CLIENTS];
@@ -422,7 +379,7 @@ static void tokens_follow_the_order_of_holds(void **state) {
     }
     for (int i = 0; i < rounds; i++) {
         cmd_ok(w.server, "DEL %s", COUNTER);
-        sleep_ms(1);
+        (void)wait_a_moment();
     }
     for (int i = 0; i < THREADS; i++) {
         assert_int_equal(pthread_join(drawers[i].thread, NULL), 0);
@@ -436,22 +393,4 @@ static void tokens_follow_the_order_of_holds(void **state) {
     world_end(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(C080_tokens_increase_by_every_way),
-        cmocka_unit_test(U75_nested_acquires_draw_tokens),
-        cmocka_unit_test(U75_busy_and_late_draw_none),
-        cmocka_unit_test(U75_lock_without_ttl_is_busy),
-        cmocka_unit_test(U75_bad_counters_take_no_lock),
-        cmocka_unit_test(U75_lost_counter_never_moves_back),
-        cmocka_unit_test(U14_lost_reply_gives_a_larger_token),
-        cmocka_unit_test(U16_hold_left_by_a_release_gets_a_new_token),
-        cmocka_unit_test(answer_without_a_token_is_not_acquired),
-        cmocka_unit_test(tokens_of_mixed_handles),
-        cmocka_unit_test(token_ends_with_its_hold),
-        cmocka_unit_test(counter_is_named_as_redisson_names_it),
-        cmocka_unit_test(U45_rights_to_the_counter),
-        cmocka_unit_test(tokens_follow_the_order_of_holds),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -6,6 +6,7 @@
  * only be so many within a given time; a machine that is slow makes them fewer.
  */
 #include "lock/kinds.h"
+#include "support/case.h"
 
 static int make(hf_client *client, const hf_lock_options *options) {
     hf_lock *lock = NULL;
@@ -15,50 +16,46 @@ static int make(hf_client *client, const hf_lock_options *options) {
     return err;
 }
 
-static bool is_offered(hf_kind kind, unsigned flags) {
+static bool is_offered(const struct world *w, hf_kind kind, unsigned flags) {
+    if (kind == HF_STRING && server_is_other(w->server))
+        return false;
     if (flags & HF_COHORT) {
         unsigned others = flags & ~HF_COHORT;
-        return (kind == HF_PLAIN || kind == HF_FAIR) && (others == 0 || others == HF_NONREENTRANT);
+        return (kind == HF_PLAIN || kind == HF_FAIR || kind == HF_STRING) &&
+               (others == 0 || others == HF_NONREENTRANT);
     }
     if (kind == HF_PLAIN)
         return flags == 0 || flags == HF_NONREENTRANT || flags == HF_SPIN || flags == HF_FENCED;
+    if (kind == HF_STRING)
+        return flags == 0 || flags == HF_NONREENTRANT || flags == HF_SPIN;
     return flags == 0 || (kind == HF_FAIR && flags == HF_NONREENTRANT);
 }
 
-static void every_combination_is_offered_or_refused(void **state) {
-    (void)state;
-    static const hf_kind kinds[] = {HF_PLAIN, HF_FAIR, HF_READ, HF_WRITE};
-    struct world w;
+WORLD_CASE(every_combination_is_offered_or_refused) {
+    static const hf_kind kinds[] = {HF_PLAIN, HF_FAIR, HF_READ, HF_WRITE, HF_STRING};
     hf_lock_options options = HF_LOCK_INIT;
-    world_begin(&w, NULL);
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         options.kind = kinds[i];
         for (unsigned flags = 0; flags <= 0x1000; flags += 0x80) {
             options.flags = flags;
-            bool offered = is_offered(kinds[i], flags);
-            assert_int_equal(make(w.client, &options), offered ? HF_OK : HF_ENOTSUP);
+            bool offered = is_offered(w, kinds[i], flags);
+            assert_int_equal(make(w->client, &options), offered ? HF_OK : HF_ENOTSUP);
         }
     }
-    assert_int_equal(make(w.client, NULL), HF_OK);
-    world_end(&w);
+    assert_int_equal(make(w->client, NULL), HF_OK);
 }
 
 /* As 0.1 had it, or mistaken for one another. */
-static void a_flag_is_no_kind(void **state) {
-    (void)state;
-    static const unsigned flags[] = {HF_NONREENTRANT, HF_SPIN, HF_FENCED, HF_COHORT, 4, 5, 6, 7};
-    struct world w;
-    world_begin(&w, NULL);
+WORLD_CASE(a_flag_is_no_kind) {
+    static const unsigned flags[] = {HF_NONREENTRANT, HF_SPIN, HF_FENCED, HF_COHORT, 5, 6, 7, 8};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         hf_lock_options options = HF_LOCK_INIT;
         options.kind = (hf_kind)flags[i];
-        assert_int_equal(make(w.client, &options), HF_ENOTSUP);
+        assert_int_equal(make(w->client, &options), HF_ENOTSUP);
     }
-    world_end(&w);
 }
 
-static void sleeps_that_are_none_are_refused(void **state) {
-    (void)state;
+WORLD_CASE(sleeps_that_are_none_are_refused) {
     static const struct {
         int64_t first_ms, factor, max_ms;
         int err;
@@ -75,19 +72,16 @@ static void sleeps_that_are_none_are_refused(void **state) {
         {1, INT64_MIN, 128, HF_EINVAL},
         {INT64_MAX, 2, INT64_MAX, HF_EINVAL},
     };
-    struct world w;
-    world_begin(&w, NULL);
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         hf_lock_options options = HF_LOCK_INIT;
         options.flags = HF_SPIN;
         options.spin_first_ms = rows[i].first_ms;
         options.spin_factor = rows[i].factor;
         options.spin_max_ms = rows[i].max_ms;
-        assert_int_equal(make(w.client, &options), rows[i].err);
+        assert_int_equal(make(w->client, &options), rows[i].err);
         if (rows[i].err != HF_OK)
             assert_non_null(strstr(hf_last_error()->text, "spin_"));
     }
-    world_end(&w);
 }
 
 /* How often a waiter with these sleeps tries within 900 ms. */
@@ -114,8 +108,7 @@ static size_t attempts_with(int64_t first_ms, int64_t factor, int64_t max_ms, bo
     return attempts;
 }
 
-static void a_handle_says_how_its_waiters_sleep(void **state) {
-    (void)state;
+CASE(a_handle_says_how_its_waiters_sleep) {
     server_redis_only(world_server(), "a waiter is told by a watch there, and does not sleep");
     for (int async = 0; async <= 1; async++) {
         assert_int_equal(attempts_with(60000, 2, 60000, async), 1); /* not while it waits */
@@ -129,12 +122,4 @@ static void a_handle_says_how_its_waiters_sleep(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_combination_is_offered_or_refused),
-        cmocka_unit_test(a_flag_is_no_kind),
-        cmocka_unit_test(sleeps_that_are_none_are_refused),
-        cmocka_unit_test(a_handle_says_how_its_waiters_sleep),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

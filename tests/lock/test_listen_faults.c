@@ -1,9 +1,11 @@
 /*
- * Listeners (hf_listen()) whose server goes away and comes back: whether they hear it is told in the end as it is, also to a
- * callback that was slow, to one whom the server has come to refuse, and to a process that was stopped meanwhile.
+ * Listeners (hf_listen()) whose server goes away and comes back: in the end their reported state is
+ * the true one, also for a slow callback, for a user whose rights were revoked, and for a process
+ * that was stopped meanwhile.
  */
-#include "lock/world.h"
-#include "support/heard.h"
+#include "support/case.h"
+#include "support/news_log.h"
+#include "support/world.h"
 
 #include <signal.h>
 #include <string.h>
@@ -12,9 +14,8 @@
 static void connect_again(struct world *w) {
     uint64_t before = world_stats(w->client).reconnects;
     cmd_ok(w->server, "CLIENT KILL TYPE pubsub");
-    for (int64_t start_ms = now_ms();
-         world_stats(w->client).reconnects == before || world_channels(w->server) < 4; sleep_ms(1))
-        assert_true(now_ms() - start_ms < HANG_MS);
+    assert_true(WAIT_FOR(
+        world_stats(w->client).reconnects != before && world_channels(w->server) >= 4, HANG_MS));
 }
 
 static void go_away(struct world *w) {
@@ -31,7 +32,7 @@ struct order {
     bool twice_deaf; /* in a row */
 };
 
-/* While it is told that some were missed, the server comes back, goes and comes back. */
+/* While it learns that some were missed, the server comes back, goes and comes back. */
 static void note_order(hf_listener *listener, const hf_news *news, void *user) {
     struct order *order = user;
     (void)listener;
@@ -48,12 +49,11 @@ static void note_order(hf_listener *listener, const hf_news *news, void *user) {
 }
 
 /* That it was deaf when some were missed is not told after it has heard again. */
-static void how_it_stands_is_told_in_order(void **state) {
+CASE(counts_are_reported_in_order) {
     struct world w;
     hf_listener *listener;
     struct order order = {.w = &w};
     hf_options options = world_options();
-    (void)state;
     options.flags = HF_MANUAL_DISPATCH;
     world_begin(&w, &options);
     assert_int_equal(hf_listen(w.client, WORLD_NAME, note_order, &order, &listener), HF_OK);
@@ -80,27 +80,26 @@ static void how_it_stands_is_told_in_order(void **state) {
 /* ---- Rights that are taken away ---- */
 
 /* It would not go on by itself, as a lost connection does. */
-static void whoever_is_refused_later_is_told(void **state) {
+CASE(a_client_refused_later_is_reported) {
     struct server *server = world_server();
-    struct heard *heard = heard_new();
+    struct news_log *news_log = news_log_new();
     hf_client *client;
     hf_listener *listener;
     hf_options options = world_options();
-    (void)state;
     cmd_ok(server, "ACL SETUSER guest on >secret ~* &* +@all");
     options.user = "guest";
     options.password = "secret";
     assert_int_equal(hf_open(server_url(server), &options, &client), HF_OK);
-    assert_int_equal(hf_listen(client, WORLD_NAME, heard_note, heard, &listener), HF_OK);
-    assert_true(heard_wait(heard, HF_NEWS_LISTENING, 1, HANG_MS));
+    assert_int_equal(hf_listen(client, WORLD_NAME, news_log_add, news_log, &listener), HF_OK);
+    assert_true(news_log_wait(news_log, HF_NEWS_LISTENING, 1, HANG_MS));
     cmd_ok(server, "ACL SETUSER guest resetchannels"); /* which ends the connection, too */
-    assert_true(heard_wait(heard, HF_NEWS_DEAF, 2, HANG_MS));
-    assert_int_equal(heard_last(heard, HF_NEWS_DEAF).code, HF_EPERM);
-    assert_int_equal(heard_count(heard, HF_NEWS_LISTENING), 1);
+    assert_true(news_log_wait(news_log, HF_NEWS_DEAF, 2, HANG_MS));
+    assert_int_equal(news_log_last(news_log, HF_NEWS_DEAF).code, HF_EPERM);
+    assert_int_equal(news_log_count(news_log, HF_NEWS_LISTENING), 1);
     hf_listener_free(listener);
     assert_int_equal(hf_close(client), HF_OK);
     cmd_ok(server, "ACL DELUSER guest");
-    heard_free(heard);
+    news_log_free(news_log);
 }
 
 /* ---- A process that is stopped past the lease of what it holds ---- */
@@ -137,7 +136,7 @@ static bool is_set(void *flag) {
     return atomic_load((atomic_bool *)flag);
 }
 
-/* Holds a lock and listens to it, until it is told to end. */
+/* Holds a lock and listens to it, until it is asked to end. */
 static int hold_and_listen(void *arg) {
     struct stopped *stopped = arg;
     hf_options options = world_options();
@@ -190,9 +189,9 @@ static void stopped_past_its_lease(bool dropped) {
     } else {
         assert_true(world_wait_atomic(&stopped->released, before + SAID, HANG_MS));
     }
-    int heard = atomic_load(&stopped->released);
+    int news_log = atomic_load(&stopped->released);
     cmd_ok(server, "PUBLISH " WORLD_CHANNEL " 0");
-    assert_true(world_wait_atomic(&stopped->released, heard + 1, HANG_MS));
+    assert_true(world_wait_atomic(&stopped->released, news_log + 1, HANG_MS));
     atomic_store(&stopped->end, true);
     assert_true(expect_exit(pid, 0, HANG_MS));
     assert_int_equal(atomic_load(&stopped->losses), 1);
@@ -200,22 +199,12 @@ static void stopped_past_its_lease(bool dropped) {
     shared_free(stopped, sizeof *stopped);
 }
 
-static void a_process_that_was_stopped_hears_it_late(void **state) {
-    (void)state;
+CASE(a_stopped_process_is_notified_late) {
     stopped_past_its_lease(false);
 }
 
-static void a_process_that_was_stopped_and_dropped_says_so(void **state) {
-    (void)state;
+CASE(a_process_that_was_stopped_and_dropped_says_so) {
     stopped_past_its_lease(true);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(how_it_stands_is_told_in_order),
-        cmocka_unit_test(whoever_is_refused_later_is_told),
-        cmocka_unit_test(a_process_that_was_stopped_hears_it_late),
-        cmocka_unit_test(a_process_that_was_stopped_and_dropped_says_so),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

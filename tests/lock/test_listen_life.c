@@ -4,9 +4,11 @@
  *
  * What they hear is in test_listen.c.
  */
-#include "lock/world.h"
-#include "support/heard.h"
+#include "support/case.h"
+#include "support/crowd.h"
 #include "support/memory.h"
+#include "support/news_log.h"
+#include "support/world.h"
 
 #include <limits.h>
 #include <poll.h>
@@ -25,7 +27,7 @@ static bool is_set(void *flag) {
 /* ---- A callback that waits until it may return ---- */
 
 struct slow {
-    struct heard *heard;
+    struct news_log *news_log;
     atomic_int calls, allowed; /* of releases; the next one waits inside */
     atomic_int before_missed;  /* how many had been told then */
     atomic_bool inside;
@@ -38,7 +40,7 @@ static bool may_return(void *arg) {
 
 static void wait_inside(hf_listener *listener, const hf_news *news, void *user) {
     struct slow *slow = user;
-    heard_note(listener, news, slow->heard);
+    news_log_add(listener, news, slow->news_log);
     if (news->kind == HF_NEWS_MISSED)
         atomic_store(&slow->before_missed, atomic_load(&slow->calls));
     if (news->kind != HF_NEWS_RELEASED)
@@ -50,53 +52,48 @@ static void wait_inside(hf_listener *listener, const hf_news *news, void *user) 
 
 static hf_listener *listen_slowly(hf_client *client, struct slow *slow) {
     hf_listener *listener;
-    *slow = (struct slow){.heard = heard_new()};
+    *slow = (struct slow){.news_log = news_log_new()};
     assert_int_equal(hf_listen(client, WORLD_NAME, wait_inside, slow, &listener), HF_OK);
-    assert_true(heard_wait(slow->heard, HF_NEWS_LISTENING, 1, HANG_MS));
+    assert_true(news_log_wait(slow->news_log, HF_NEWS_LISTENING, 1, HANG_MS));
     return listener;
 }
 
 /* Whatever was published before this call has been heard: another connection has been made since. */
-static void let_all_be_heard(struct world *w) {
+static void let_all_be_received(struct world *w) {
     uint64_t before = world_stats(w->client).reconnects;
     cmd_ok(w->server, "CLIENT KILL TYPE pubsub");
-    for (int64_t start_ms = now_ms();
-         world_stats(w->client).reconnects == before || world_channels(w->server) < 4; sleep_ms(1))
-        assert_true(now_ms() - start_ms < HANG_MS);
+    assert_true(WAIT_FOR(
+        world_stats(w->client).reconnects != before && world_channels(w->server) >= 4, HANG_MS));
 }
 
 /* No more than so many are kept; that others were not is said once, after those. */
-static void what_is_too_much_is_counted(void **state) {
-    struct world w;
+WORLD_CASE(surplus_names_are_counted) {
     struct slow slow;
     enum { ALL = 3 * HF_NEWS_MAX, LATE = 50 };
-    (void)state;
-    world_begin(&w, NULL);
-    hf_listener *listener = listen_slowly(w.client, &slow);
-    publish(w.server, 1);
+    hf_listener *listener = listen_slowly(w->client, &slow);
+    publish(w->server, 1);
     assert_true(wait_until(is_set, &slow.inside, HANG_MS));
-    publish(w.server, ALL - 1);
-    let_all_be_heard(&w);
+    publish(w->server, ALL - 1);
+    let_all_be_received(w);
     atomic_store(&slow.allowed,
                  100); /* there is room again, but what comes now is behind what is missing */
-    assert_true(heard_wait(slow.heard, HF_NEWS_RELEASED, 101, HANG_MS));
-    publish(w.server, LATE);
-    let_all_be_heard(&w);
+    assert_true(news_log_wait(slow.news_log, HF_NEWS_RELEASED, 101, HANG_MS));
+    publish(w->server, LATE);
+    let_all_be_received(w);
     atomic_store(&slow.allowed, INT_MAX);
-    assert_true(heard_wait(slow.heard, HF_NEWS_MISSED, 1, HANG_MS));
+    assert_true(news_log_wait(slow.news_log, HF_NEWS_MISSED, 1, HANG_MS));
     /* what it is now was missed, too, and is said once more */
-    assert_true(heard_wait(slow.heard, HF_NEWS_LISTENING, 2, HANG_MS));
-    int told = heard_count(slow.heard, HF_NEWS_RELEASED);
-    int64_t missed = heard_last(slow.heard, HF_NEWS_MISSED).number;
+    assert_true(news_log_wait(slow.news_log, HF_NEWS_LISTENING, 2, HANG_MS));
+    int notified = news_log_count(slow.news_log, HF_NEWS_RELEASED);
+    int64_t missed = news_log_last(slow.news_log, HF_NEWS_MISSED).number;
     assert_in_range(atomic_load(&slow.before_missed), 1, HF_NEWS_MAX + 1);
-    assert_int_equal(told, atomic_load(&slow.before_missed));
-    assert_in_range(told + missed, ALL + LATE, ALL + LATE + 8); /* and how it stood */
-    publish(w.server, 1);
-    assert_true(heard_wait(slow.heard, HF_NEWS_RELEASED, told + 1, HANG_MS));
-    assert_int_equal(heard_count(slow.heard, HF_NEWS_MISSED), 1);
+    assert_int_equal(notified, atomic_load(&slow.before_missed));
+    assert_in_range(notified + missed, ALL + LATE, ALL + LATE + 8); /* and how it stood */
+    publish(w->server, 1);
+    assert_true(news_log_wait(slow.news_log, HF_NEWS_RELEASED, notified + 1, HANG_MS));
+    assert_int_equal(news_log_count(slow.news_log, HF_NEWS_MISSED), 1);
     hf_listener_free(listener);
-    heard_free(slow.heard);
-    world_end(&w);
+    news_log_free(slow.news_log);
 }
 
 /* ---- The end ---- */
@@ -113,26 +110,23 @@ static void *free_listener(void *arg) {
     return NULL;
 }
 
-/* Nothing is told any more once it is freed, and what it uses may go. */
-static void freeing_waits_for_the_callback(void **state) {
-    struct world w;
+/* Nothing is reported any more once it is freed, and what it uses may go. */
+WORLD_CASE(freeing_waits_for_the_callback) {
     struct slow slow;
     pthread_t thread;
-    (void)state;
-    world_begin(&w, NULL);
-    struct freeing freeing = {.listener = listen_slowly(w.client, &slow)};
-    publish(w.server, 5);
+    struct freeing freeing = {.listener = listen_slowly(w->client, &slow)};
+    publish(w->server, 5);
     assert_true(wait_until(is_set, &slow.inside, HANG_MS));
     assert_int_equal(pthread_create(&thread, NULL, free_listener, &freeing), 0);
-    sleep_ms(50); /* in which it would be done, if it did not wait */
-    assert_false(atomic_load(&freeing.done));
+    assert_true(world_wait_no_channels(w->server, HANG_MS)); /* it has begun */
+    assert_true(HOLDS_FOR(!atomic_load(&freeing.done),
+                          50)); /* in which it would be done, if it did not wait */
     atomic_store(&slow.allowed, INT_MAX);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_int_equal(heard_count(slow.heard, HF_NEWS_RELEASED), 1);
-    heard_free(slow.heard);
-    publish(w.server, 5);
-    assert_true(world_wait_no_channels(w.server, HANG_MS));
-    world_end(&w);
+    assert_int_equal(news_log_count(slow.news_log, HF_NEWS_RELEASED), 1);
+    news_log_free(slow.news_log);
+    publish(w->server, 5);
+    assert_true(world_wait_no_channels(w->server, HANG_MS));
 }
 
 struct once {
@@ -145,28 +139,27 @@ static void free_itself(hf_listener *listener, const hf_news *news, void *user) 
         hf_listener_free(listener);
 }
 
-static void a_callback_may_free_its_listener(void **state) {
+CASE(a_callback_may_free_its_listener) {
     struct world w;
     struct once once = {0};
-    struct heard *heard = heard_new();
+    struct news_log *news_log = news_log_new();
     hf_listener *mortal, *listener;
-    (void)state;
     world_begin(&w, NULL);
     assert_int_equal(hf_listen(w.client, WORLD_NAME, free_itself, &once, &mortal), HF_OK);
-    assert_int_equal(hf_listen(w.client, WORLD_NAME, heard_note, heard, &listener), HF_OK);
-    assert_true(heard_wait(heard, HF_NEWS_LISTENING, 1, HANG_MS));
+    assert_int_equal(hf_listen(w.client, WORLD_NAME, news_log_add, news_log, &listener), HF_OK);
+    assert_true(news_log_wait(news_log, HF_NEWS_LISTENING, 1, HANG_MS));
     publish(w.server, 10);
-    assert_true(heard_wait(heard, HF_NEWS_RELEASED, 10, HANG_MS));
+    assert_true(news_log_wait(news_log, HF_NEWS_RELEASED, 10, HANG_MS));
     assert_int_equal(atomic_load(&once.calls), 1);
     hf_listener_free(listener);
-    heard_free(heard);
+    news_log_free(news_log);
     world_end(&w);
 }
 
 /* And may begin to listen, but must not wait. */
 struct chain {
     hf_client *client;
-    struct heard *heard;
+    struct news_log *news_log;
     hf_listener *next;
     atomic_int err;
     atomic_bool begun;
@@ -178,26 +171,22 @@ static void listen_on(hf_listener *listener, const hf_news *news, void *user) {
     if (news->kind != HF_NEWS_LISTENING || atomic_load(&chain->begun))
         return;
     atomic_store(&chain->err,
-                 hf_listen(chain->client, "another", heard_note, chain->heard, &chain->next));
+                 hf_listen(chain->client, "another", news_log_add, chain->news_log, &chain->next));
     if (hf_close(chain->client) != HF_EDEADLK || hf_ping(chain->client) != HF_EDEADLK)
         atomic_store(&chain->err, HF_ESYS);
     atomic_store(&chain->begun, true);
 }
 
-static void a_callback_may_begin_to_listen(void **state) {
-    struct world w;
+WORLD_CASE(a_callback_may_begin_to_listen) {
     hf_listener *listener;
-    (void)state;
-    world_begin(&w, NULL);
-    struct chain chain = {.client = w.client, .heard = heard_new()};
-    assert_int_equal(hf_listen(w.client, WORLD_NAME, listen_on, &chain, &listener), HF_OK);
+    struct chain chain = {.client = w->client, .news_log = news_log_new()};
+    assert_int_equal(hf_listen(w->client, WORLD_NAME, listen_on, &chain, &listener), HF_OK);
     assert_true(wait_until(is_set, &chain.begun, HANG_MS));
     assert_int_equal(atomic_load(&chain.err), HF_OK);
-    assert_true(heard_wait(chain.heard, HF_NEWS_LISTENING, 1, HANG_MS));
+    assert_true(news_log_wait(chain.news_log, HF_NEWS_LISTENING, 1, HANG_MS));
     hf_listener_free(listener);
     hf_listener_free(chain.next);
-    heard_free(chain.heard);
-    world_end(&w);
+    news_log_free(chain.news_log);
 }
 
 static void *close_client(void *arg) {
@@ -205,75 +194,65 @@ static void *close_client(void *arg) {
     return NULL;
 }
 
-/* The client goes first, while it tells and has more to tell. When it has gone nothing is told. */
-static void closing_ends_it(void **state) {
-    struct world w;
+/* The client goes first, while it tells and has more to tell. When it has gone nothing is reported. */
+WORLD_CASE(closing_ends_it) {
     struct slow slow;
     pthread_t thread;
-    (void)state;
-    world_begin(&w, NULL);
-    hf_listener *listener = listen_slowly(w.client, &slow);
-    publish(w.server, 20);
+    hf_listener *listener = listen_slowly(w->client, &slow);
+    publish(w->server, 20);
     assert_true(wait_until(is_set, &slow.inside, HANG_MS));
-    assert_int_equal(pthread_create(&thread, NULL, close_client, w.client), 0);
+    assert_int_equal(pthread_create(&thread, NULL, close_client, w->client), 0);
     hf_listener *late;
     int err = HF_OK;
     while (err != HF_ECLOSED) { /* until that has begun */
-        err = hf_listen(w.client, "another", heard_note, slow.heard, &late);
+        err = hf_listen(w->client, "another", news_log_add, slow.news_log, &late);
         if (err == HF_OK)
             hf_listener_free(late);
     }
     atomic_store(&slow.allowed, INT_MAX);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    size_t told = heard_count(slow.heard, HF_NEWS_RELEASED);
-    assert_int_equal(hf_open(proxy_url(w.proxy), NULL, &w.client), HF_OK);
-    publish(w.server, 20);
-    assert_int_equal(heard_count(slow.heard, HF_NEWS_RELEASED), told);
+    size_t notified = news_log_count(slow.news_log, HF_NEWS_RELEASED);
+    assert_int_equal(hf_open(proxy_url(w->proxy), NULL, &w->client), HF_OK);
+    publish(w->server, 20);
+    assert_int_equal(news_log_count(slow.news_log, HF_NEWS_RELEASED), notified);
     hf_listener_free(listener);
-    heard_free(slow.heard);
-    world_end(&w);
+    news_log_free(slow.news_log);
 }
 
 /* Messages stream in while listeners come and go, on several threads. */
 struct storm {
+    struct crowd crowd;
     hf_client *client;
-    struct heard *heard;
-    atomic_bool over;
-    atomic_int failures;
+    struct news_log *news_log;
 };
 
 static void *come_and_go(void *arg) {
     struct storm *storm = arg;
-    while (!atomic_load(&storm->over)) {
+    while (!atomic_load(&storm->crowd.over)) {
         hf_listener *listener;
-        if (hf_listen(storm->client, WORLD_NAME, heard_note, storm->heard, &listener) != HF_OK)
-            atomic_fetch_add(&storm->failures, 1);
-        else
+        int err = hf_listen(storm->client, WORLD_NAME, news_log_add, storm->news_log, &listener);
+        if (crowd_expect(&storm->crowd, err == HF_OK))
             hf_listener_free(listener);
     }
     return NULL;
 }
 
-static void listeners_come_and_go_in_a_storm(void **state) {
+CASE(listeners_come_and_go_in_a_storm) {
     struct world w;
     enum { THREADS = 3 };
-    pthread_t threads[THREADS];
-    (void)state;
     world_begin(&w, NULL);
-    struct storm storm = {.client = w.client, .heard = heard_new()};
+    struct storm storm = {.client = w.client, .news_log = news_log_new()};
     for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, come_and_go, &storm), 0);
+        crowd_add(&storm.crowd, come_and_go, &storm);
     for (int i = 0; i < 20; i++) {
         publish(w.server, 50);
         cmd_ok(w.server, "CLIENT KILL TYPE pubsub");
     }
-    atomic_store(&storm.over, true);
-    for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_join(threads[i], NULL), 0);
-    assert_int_equal(atomic_load(&storm.failures), 0);
+    crowd_end(&storm.crowd);
+    assert_int_equal(atomic_load(&storm.crowd.failures), 0);
     assert_true(world_wait_no_channels(w.server, HANG_MS));
     world_end(&w);
-    heard_free(storm.heard);
+    news_log_free(storm.news_log);
 }
 
 /* ---- fork ---- */
@@ -286,63 +265,62 @@ struct family {
 static int child_lets_go(void *arg) {
     struct family *family = arg;
     hf_listener *another;
-    if (hf_listen(family->client, WORLD_NAME, heard_note, NULL, &another) != HF_EFORKED)
+    if (hf_listen(family->client, WORLD_NAME, news_log_add, NULL, &another) != HF_EFORKED)
         return 10;
     hf_listener_free(family->listener);
     return hf_close(family->client) == HF_OK ? 0 : 11;
 }
 
-static void a_forked_child_only_lets_go(void **state) {
+CASE(a_forked_child_only_lets_go) {
     struct world w;
     struct family family;
-    struct heard *heard = heard_new();
-    (void)state;
+    struct news_log *news_log = news_log_new();
     world_begin(&w, NULL);
     family.client = w.client;
-    assert_int_equal(hf_listen(w.client, WORLD_NAME, heard_note, heard, &family.listener), HF_OK);
-    assert_true(heard_wait(heard, HF_NEWS_LISTENING, 1, HANG_MS));
+    assert_int_equal(hf_listen(w.client, WORLD_NAME, news_log_add, news_log, &family.listener),
+                     HF_OK);
+    assert_true(news_log_wait(news_log, HF_NEWS_LISTENING, 1, HANG_MS));
     assert_true(expect_exit(run_child(child_lets_go, &family), 0, HANG_MS));
     publish(w.server, 1);
-    assert_true(heard_wait(heard, HF_NEWS_RELEASED, 1, HANG_MS));
-    assert_int_equal(heard_count(heard, HF_NEWS_LISTENING), 1);
+    assert_true(news_log_wait(news_log, HF_NEWS_RELEASED, 1, HANG_MS));
+    assert_int_equal(news_log_count(news_log, HF_NEWS_LISTENING), 1);
     hf_listener_free(family.listener);
-    heard_free(heard);
+    news_log_free(news_log);
     world_end(&w);
 }
 
 /* ---- By hand ---- */
 
-static void it_is_told_by_hand(void **state) {
+CASE(losses_are_reported_by_dispatch) {
     struct world w;
     hf_client *client;
     hf_listener *listener;
     hf_options options = world_options();
-    struct heard *heard = heard_new();
-    (void)state;
+    struct news_log *news_log = news_log_new();
     world_begin(&w, NULL);
     options.flags = HF_MANUAL_DISPATCH;
     assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
-    assert_int_equal(hf_listen(client, WORLD_NAME, heard_note, heard, &listener), HF_OK);
-    while (heard_count(heard, HF_NEWS_LISTENING) == 0)
+    assert_int_equal(hf_listen(client, WORLD_NAME, news_log_add, news_log, &listener), HF_OK);
+    while (news_log_count(news_log, HF_NEWS_LISTENING) == 0)
         assert_true(hf_dispatch(client, HANG_MS) > 0);
     publish(w.server, 100);
     struct pollfd fd = {.fd = hf_dispatch_fd(client), .events = POLLIN};
-    while (heard_count(heard, HF_NEWS_RELEASED) < 100) {
+    while (news_log_count(news_log, HF_NEWS_RELEASED) < 100) {
         assert_int_equal(poll(&fd, 1, HANG_MS), 1);
         assert_true(hf_dispatch(client, 0) >= 0);
     }
     publish(w.server, 1); /* is not asked for any more */
     hf_listener_free(listener);
     assert_int_equal(hf_close(client), HF_OK);
-    assert_int_equal(heard_count(heard, HF_NEWS_RELEASED), 100);
-    heard_free(heard);
+    assert_int_equal(news_log_count(news_log, HF_NEWS_RELEASED), 100);
+    news_log_free(news_log);
     world_end(&w);
 }
 
 struct flood {
     struct server *server;
-    struct heard *heard;
-    atomic_int told;
+    struct news_log *news_log;
+    atomic_int notified;
     atomic_bool over;
 };
 
@@ -357,27 +335,24 @@ static void *publish_on(void *arg) {
 /* Longer than the next one takes to come. It ends some time, if nobody else ends it. */
 static void take_time(hf_listener *listener, const hf_news *news, void *user) {
     struct flood *flood = user;
-    heard_note(listener, news, flood->heard);
-    sleep_ms(1);
-    if (atomic_fetch_add(&flood->told, 1) == 4000)
+    news_log_add(listener, news, flood->news_log);
+    (void)wait_a_moment();
+    if (atomic_fetch_add(&flood->notified, 1) == 4000)
         atomic_store(&flood->over, true);
 }
 
 /* News that do not end do not keep hf_dispatch() from returning, and the descriptor says that there is more. */
-static void news_without_end_leave_time_for_others(void **state) {
-    struct world w;
+WORLD_CASE(news_without_end_leave_time_for_others) {
     hf_client *client;
     hf_listener *listener;
     pthread_t thread;
     hf_options options = world_options();
-    (void)state;
-    world_begin(&w, NULL);
     options.flags = HF_MANUAL_DISPATCH;
-    struct heard *heard = heard_new();
-    struct flood flood = {.server = w.server, .heard = heard};
-    assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
+    struct news_log *news_log = news_log_new();
+    struct flood flood = {.server = w->server, .news_log = news_log};
+    assert_int_equal(hf_open(server_url(w->server), &options, &client), HF_OK);
     assert_int_equal(hf_listen(client, WORLD_NAME, take_time, &flood, &listener), HF_OK);
-    while (heard_count(heard, HF_NEWS_LISTENING) == 0)
+    while (news_log_count(news_log, HF_NEWS_LISTENING) == 0)
         assert_true(hf_dispatch(client, HANG_MS) > 0);
     assert_int_equal(pthread_create(&thread, NULL, publish_on, &flood), 0);
     struct pollfd fd = {.fd = hf_dispatch_fd(client), .events = POLLIN};
@@ -393,27 +368,29 @@ static void news_without_end_leave_time_for_others(void **state) {
     assert_int_equal(pthread_join(thread, NULL), 0);
     hf_listener_free(listener);
     assert_int_equal(hf_close(client), HF_OK);
-    heard_free(heard);
-    world_end(&w);
+    news_log_free(news_log);
 }
 
 /* ---- Arguments ---- */
 
-static void wrong_arguments_are_refused(void **state) {
+CASE(wrong_arguments_are_refused) {
     struct world w;
     hf_listener *none = NULL;
     static char long_name[70000];
-    (void)state;
     memset(long_name, 'x', sizeof long_name);
     world_begin(&w, NULL);
-    assert_int_equal(hf_listen(NULL, "a", heard_note, NULL, &none), HF_EINVAL);
-    assert_int_equal(hf_listen(w.client, NULL, heard_note, NULL, &none), HF_EINVAL);
-    assert_int_equal(hf_listen(w.client, "", heard_note, NULL, &none), HF_EINVAL);
+    assert_int_equal(hf_listen(NULL, "a", news_log_add, NULL, &none), HF_EINVAL);
+    assert_int_equal(hf_listen(w.client, NULL, news_log_add, NULL, &none), HF_EINVAL);
+    assert_int_equal(hf_listen(w.client, "", news_log_add, NULL, &none), HF_EINVAL);
     assert_int_equal(hf_listen(w.client, "a", NULL, NULL, &none), HF_EINVAL);
-    assert_int_equal(hf_listen(w.client, "a", heard_note, NULL, NULL), HF_EINVAL);
+    assert_int_equal(hf_listen(w.client, "a", news_log_add, NULL, NULL), HF_EINVAL);
     assert_int_equal(
-        hf_listen_bytes(w.client, long_name, sizeof long_name, heard_note, NULL, &none), HF_EINVAL);
+        hf_listen_bytes(w.client, long_name, sizeof long_name, news_log_add, NULL, &none),
+        HF_EINVAL);
     assert_null(none);
+    assert_int_equal(hf_listen_breaks(NULL, news_log_add, NULL, &none), HF_EINVAL);
+    assert_int_equal(hf_listen_breaks(w.client, NULL, NULL, &none), HF_EINVAL);
+    assert_int_equal(hf_listen_breaks(w.client, news_log_add, NULL, NULL), HF_EINVAL);
     hf_listener_free(NULL);
     world_end(&w);
 }
@@ -421,27 +398,28 @@ static void wrong_arguments_are_refused(void **state) {
 /* ---- Memory ---- */
 
 static bool has_heard(void *arg) {
-    struct heard *heard = arg;
-    return heard_count(heard, HF_NEWS_RELEASED) > 0 || heard_count(heard, HF_NEWS_MISSED) > 0;
+    struct news_log *news_log = arg;
+    return news_log_count(news_log, HF_NEWS_RELEASED) > 0 ||
+           news_log_count(news_log, HF_NEWS_MISSED) > 0;
 }
 
 /* Whichever allocation fails, it is refused, or heard a little later; and all is given back. False: none failed. */
 static bool play_with_memory(struct server *server, long fail_at) {
     struct memory memory = {0};
-    struct heard *heard = heard_new();
+    struct news_log *news_log = news_log_new();
     hf_client *client;
     hf_listener *listener = NULL;
     hf_options options = world_options();
     options.allocator = memory_allocator(&memory);
     assert_int_equal(hf_open(server_url(server), &options, &client), HF_OK);
     atomic_store(&memory.fail_at, atomic_load(&memory.calls) + fail_at);
-    int err = hf_listen(client, WORLD_NAME, heard_note, heard, &listener);
+    int err = hf_listen(client, WORLD_NAME, news_log_add, news_log, &listener);
     if (err == HF_OK) {
         /* news of its beginning may be among those that were missed */
-        while (heard_count(heard, HF_NEWS_LISTENING) == 0 && !has_heard(heard))
-            sleep_ms(1);
+        assert_true(WAIT_FOR(
+            news_log_count(news_log, HF_NEWS_LISTENING) != 0 || has_heard(news_log), HANG_MS));
         publish(server, 1);
-        assert_true(wait_until(has_heard, heard, HANG_MS));
+        assert_true(wait_until(has_heard, news_log, HANG_MS));
     } else {
         assert_int_equal(err, HF_ENOMEM);
         assert_null(listener);
@@ -450,34 +428,15 @@ static bool play_with_memory(struct server *server, long fail_at) {
     hf_listener_free(listener);
     assert_int_equal(hf_close(client), HF_OK);
     assert_int_equal(atomic_load(&memory.live), 0);
-    heard_free(heard);
+    news_log_free(news_log);
     return came_to_it;
 }
 
-static void memory_runs_out_at_each_step(void **state) {
-    struct world w;
+WORLD_CASE(memory_runs_out_at_each_step) {
     long n = 1;
-    (void)state;
-    world_begin(&w, NULL);
-    while (play_with_memory(w.server, n))
+    while (play_with_memory(w->server, n))
         assert_true(++n < 1000);
     assert_true(n > 5);
-    world_end(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_too_much_is_counted),
-        cmocka_unit_test(freeing_waits_for_the_callback),
-        cmocka_unit_test(a_callback_may_free_its_listener),
-        cmocka_unit_test(a_callback_may_begin_to_listen),
-        cmocka_unit_test(closing_ends_it),
-        cmocka_unit_test(listeners_come_and_go_in_a_storm),
-        cmocka_unit_test(a_forked_child_only_lets_go),
-        cmocka_unit_test(it_is_told_by_hand),
-        cmocka_unit_test(news_without_end_leave_time_for_others),
-        cmocka_unit_test(wrong_arguments_are_refused),
-        cmocka_unit_test(memory_runs_out_at_each_step),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

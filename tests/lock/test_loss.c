@@ -5,12 +5,38 @@
  * the signs reach, and handles that come and go meanwhile, are in test_loss_handles.c.
  */
 #include "lock/loss.h"
+#include "support/case.h"
 
 #include <unistd.h>
 
 static void acquire_lease(hf_lock *lock, int64_t lease_ms) {
     hf_acquire_options options = world_wait_for(0, lease_ms);
     assert_int_equal(hf_lock_acquire_with(lock, &options, NULL), HF_OK);
+}
+
+/* Owners that are only numbers may never come to hear of their losses: the oldest of many are forgotten, after as
+ * long as a lease lasts. */
+WORLD_CASE_WITH(losses_without_a_listener, world_options(), options.watchdog_ms = 3000) {
+    enum { LOST = 300, REMEMBERED = 256 };
+    hf_owner owners[LOST];
+    for (int i = 0; i < LOST; i++) {
+        hf_acquire_options acquire = world_wait_for(0, HF_WATCHDOG);
+        acquire.owner = owners[i] = hf_owner_new();
+        assert_int_equal(hf_lock_acquire_with(w->lock, &acquire, NULL), HF_OK);
+        assert_int_equal(hf_lock_break(w->lock, NULL), HF_OK);
+    }
+    assert_int_equal(world_stats(w->client).losses, LOST);
+    int err = HF_ELOST, asked = 0;
+    for (; err == HF_ELOST; asked++) { /* a client that asks is told, once */
+        sleep_ms(500); /* records are dropped by age, and to look at one drops it, too */
+        assert_true(asked < LOST - REMEMBERED);
+        err = hf_lock_release_as(w->lock, owners[asked]);
+    }
+    assert_int_equal(err, HF_ENOTOWNER);
+    assert_int_equal(hf_lock_release_as(w->lock, owners[LOST - 1]), HF_ELOST);
+    assert_int_equal(hf_lock_release_as(w->lock, owners[LOST - 1]), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
 }
 
 /* Every sign of one loss, and then none of a second. */
@@ -61,14 +87,14 @@ static void by_flush(struct world *w) {
 static void by_another_owner(struct world *w) {
     server_drop(w->server, WORLD_NAME);
     assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
-    sleep_ms(ENDURING_MS / 3 + 500); /* a renewal, which must not touch it */
-    assert_int_equal(world_count(w, w->rival_owner), 1);
+    /* for longer than until the next renewal, which must not touch it */
+    assert_true(HOLDS_FOR(world_count(w, w->rival_owner) == 1, ENDURING_MS / 3 + 500));
     assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
 }
 
 static void by_another_type(struct world *w) {
     cmd_ok(w->server, "SET %s text", WORLD_NAME);
-    sleep_ms(ENDURING_MS / 3 + 500);
+    assert_true(HOLDS_FOR(key_exists(w->server, WORLD_NAME), ENDURING_MS / 3 + 500)); /* as above */
     cmd_ok(w->server, "DEL %s", WORLD_NAME);
 }
 
@@ -82,52 +108,42 @@ static void by_waiting(struct world *w) {
     (void)w;
 }
 
-static void lost_by_del(void **state) {
-    (void)state;
+CASE(lost_by_del) {
     lose_by(ENDURING_MS, HF_WATCHDOG, loss_by_del);
 }
 
-static void lost_by_flushall(void **state) {
-    (void)state;
+CASE(lost_by_flushall) {
     lose_by(ENDURING_MS, HF_WATCHDOG, by_flush);
 }
 
-static void lost_to_another_owner(void **state) {
-    (void)state;
+CASE(lost_to_another_owner) {
     lose_by(ENDURING_MS, HF_WATCHDOG, by_another_owner);
 }
 
-static void lost_to_another_type(void **state) {
-    (void)state;
+CASE(lost_to_another_type) {
     server_redis_only(world_server(), "a node has no type");
     lose_by(ENDURING_MS, HF_WATCHDOG, by_another_type);
 }
 
-static void lost_by_break_of_another_client(void **state) {
-    (void)state;
+CASE(lost_by_break_of_another_client) {
     lose_by(ENDURING_MS, HF_WATCHDOG, by_break);
 }
 
 /* A fixed lease ends as was asked: with a warning before, since its work goes on. */
-static void lost_by_the_end_of_a_fixed_lease(void **state) {
-    (void)state;
+CASE(lost_by_the_end_of_a_fixed_lease) {
     lose_by(60000, 4000, by_waiting); /* warned a second before */
 }
 
 /* A break by our own client is known at once, without a renewal; the minute of lease shows it. */
-static void lost_by_break_of_its_own_client(void **state) {
-    (void)state;
-    struct world w;
+LOSS_CASE(lost_by_break_of_its_own_client, 60000) {
     struct world_events events = {0};
     bool broken = false;
-    loss_begin(&w, 60000);
-    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
-    int fd = hf_lock_lost_fd(w.lock);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    assert_int_equal(hf_lock_break(w.lock, &broken), HF_OK);
+    assert_int_equal(hf_lock_on_lost(w->lock, world_on_event, &events), HF_OK);
+    int fd = hf_lock_lost_fd(w->lock);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_int_equal(hf_lock_break(w->lock, &broken), HF_OK);
     assert_true(broken);
-    expect_lost_once(&w, &events, fd);
-    world_end(&w);
+    expect_lost_once(w, &events, fd);
 }
 
 /* ---- The next call ---- */
@@ -158,8 +174,7 @@ static int call_release_async(struct world *w) {
 
 /* Whichever call comes first says it, whether it finds out itself or it was known. On ZooKeeper only a release asks the
  * server while the session is well. */
-static void the_next_call_says_so_once(void **state) {
-    (void)state;
+CASE(the_next_call_says_so_once) {
     static const struct {
         int (*make)(struct world *);
         bool asks_anywhere;
@@ -188,7 +203,7 @@ static void the_next_call_says_so_once(void **state) {
     }
 }
 
-/* The answer to a nested call comes after the hold's deadline, when its end has been told: too
+/* The answer to a nested call comes after the hold's deadline, when its end has been reported: too
  * late, whatever it says. Nothing is held afterwards, here or at the server. */
 static void answered_after_the_deadline(int (*start)(hf_lock *lock, hf_op **op)) {
     struct world w;
@@ -240,42 +255,35 @@ static int start_extend(hf_lock *lock, hf_op **op) {
     return hf_lock_extend_start(lock, 9, 60000, NULL, NULL, op);
 }
 
-static void a_nested_release_answered_after_the_deadline(void **state) {
-    (void)state;
+CASE(a_nested_release_answered_after_the_deadline) {
     answered_after_the_deadline(start_release);
 }
 
-static void a_nested_acquire_answered_after_the_deadline(void **state) {
-    (void)state;
+CASE(a_nested_acquire_answered_after_the_deadline) {
     answered_after_the_deadline(start_acquire);
 }
 
-static void an_extension_answered_after_the_deadline(void **state) {
-    (void)state;
+CASE(an_extension_answered_after_the_deadline) {
     answered_after_the_deadline(start_extend);
 }
 
 /* ---- Warnings ---- */
 
-static void a_warning_comes_before_the_loss(void **state) {
-    (void)state;
-    struct world w;
+LOSS_CASE(a_warning_comes_before_the_loss, ENDURING_MS) {
     struct world_events events = {0};
-    loss_begin(&w, ENDURING_MS);
-    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    proxy_blackhole(w.proxy, true, true);
+    assert_int_equal(hf_lock_on_lost(w->lock, world_on_event, &events), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    proxy_blackhole(w->proxy, true, true);
     assert_true(world_wait_atomic(&events.warnings, 1, HANG_MS));
     assert_int_equal(atomic_load(&events.lost_when_warned), 0);
     int64_t left_ms = atomic_load(&events.warned_with_ms);
     assert_true(left_ms > 0 && left_ms <= ENDURING_MS / 2);
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
-    assert_int_equal(hf_lock_remaining_ms(w.lock), 0);
+    assert_int_equal(hf_lock_remaining_ms(w->lock), 0);
     assert_int_equal(atomic_load(&events.warnings), 1);
-    assert_true(world_stats(w.client).renew_failures >= 1);
-    proxy_heal(w.proxy);
-    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
-    world_end(&w);
+    assert_true(world_stats(w->client).renew_failures >= 1);
+    proxy_heal(w->proxy);
+    assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
 }
 
 static bool renewed(void *client) {
@@ -288,53 +296,45 @@ static bool has_time_again(void *lock) {
 }
 
 /* A warning is only that: the network comes back in time, and nothing is lost. */
-static void a_warning_is_not_a_loss(void **state) {
-    (void)state;
-    struct world w;
+LOSS_CASE(a_warning_is_not_a_loss, 6000) {
     struct world_events events = {0};
-    loss_begin(&w, 6000);
-    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    proxy_blackhole(w.proxy, true, true);
+    assert_int_equal(hf_lock_on_lost(w->lock, world_on_event, &events), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    proxy_blackhole(w->proxy, true, true);
     assert_true(world_wait_atomic(&events.warnings, 1, HANG_MS));
-    proxy_heal(w.proxy);
-    assert_true(wait_until(renewed, w.client, HANG_MS));
-    assert_true(wait_until(has_time_again, w.lock, HANG_MS));
+    proxy_heal(w->proxy);
+    assert_true(wait_until(renewed, w->client, HANG_MS));
+    assert_true(wait_until(has_time_again, w->lock, HANG_MS));
     assert_int_equal(atomic_load(&events.losses), 0);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
 }
 
 /* What we believe runs out by itself, with nobody answering, and never promises more than was asked
  * for: the lease counts from before the command was sent. */
-static void remaining_counts_down_to_zero(void **state) {
-    (void)state;
-    struct world w;
-    loss_begin(&w, 60000);
+LOSS_CASE(remaining_counts_down_to_zero, 60000) {
     int64_t start_ms = now_ms();
     hf_acquire_options brief = world_wait_for(0, 500);
-    world_acquire_brief(w.lock, &brief);
+    world_acquire_brief(w->lock, &brief);
     int64_t acquired_ms = now_ms(), before_ms = acquired_ms, left_ms;
-    server_freeze(w.server);
-    while ((left_ms = hf_lock_remaining_ms(w.lock)) > 0) {
+    server_freeze(w->server);
+    while ((left_ms = hf_lock_remaining_ms(w->lock)) > 0) {
         assert_true(left_ms <= acquired_ms + 500 - before_ms);
         assert_true(before_ms < acquired_ms + HANG_MS);
-        sleep_ms(5);
+        (void)wait_a_moment();
         before_ms = now_ms();
     }
-    assert_true(now_ms() >= start_ms + 499); /* the last part of a millisecond is not promised, */
-    while (now_ms() <= acquired_ms + 500)    /* and a release within it would be in time */
-        sleep_ms(1);
-    server_unfreeze(w.server);
-    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
-    world_end(&w);
+    /* the last part of a millisecond is not promised, and a release within it would be in time */
+    assert_true(now_ms() >= start_ms + trusted_ms(500) - 1);
+    assert_true(WAIT_FOR(now_ms() > acquired_ms + 500, HANG_MS));
+    server_unfreeze(w->server);
+    assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
 }
 
 /* ---- What is no loss ---- */
 
 static void *release_it(void *arg) {
     struct world_caller *caller = arg;
-    caller->result = hf_lock_release_as(caller->lock, 9);
+    caller->result = hf_lock_release_as(caller->handle, 9);
     return NULL;
 }
 
@@ -356,8 +356,7 @@ static void wait_commands(hf_client *client, uint64_t number) {
 /* A renewal that is on its way when the lock is released finds it gone: that is the release's
  * doing. The frozen server gets the release first and the delayed renewal second, and answers both
  * at once, so either answer may be the first to be looked at. */
-static void a_renewal_overtaken_by_the_release(void **state) {
-    (void)state;
+CASE(a_renewal_overtaken_by_the_release) {
     struct world w;
     struct world_events events = {0};
     hf_options options = world_options();
@@ -369,7 +368,7 @@ static void a_renewal_overtaken_by_the_release(void **state) {
     hf_acquire_options given = world_wait_for(0, HF_WATCHDOG);
     given.owner = 9;
     for (int i = 0; i < 4; i++) {
-        struct world_caller caller = {.lock = w.lock};
+        struct world_caller caller = {.handle = w.lock};
         proxy_delay(w.proxy, WORLD_RENEW, 80);
         assert_int_equal(hf_lock_acquire_with(w.lock, &given, NULL), HF_OK);
         wait_commands(w.client,
@@ -378,7 +377,8 @@ static void a_renewal_overtaken_by_the_release(void **state) {
         uint64_t commands = world_stats(w.client).commands;
         assert_int_equal(pthread_create(&caller.thread, NULL, release_it, &caller), 0);
         wait_commands(w.client, commands + 1);
-        sleep_ms(100); /* longer than the renewal is delayed */
+        sleep_ms(
+            100); /* longer than the renewal is delayed; the server that would show it is stopped */
         server_unfreeze(w.server);
         assert_int_equal(world_join(&caller), HF_OK);
         proxy_heal(w.proxy);
@@ -390,8 +390,7 @@ static void a_renewal_overtaken_by_the_release(void **state) {
     assert_int_equal(atomic_load(&events.losses), 0);
 }
 
-static void closing_and_releasing_lose_nothing(void **state) {
-    (void)state;
+CASE(closing_and_releasing_lose_nothing) {
     struct world w;
     struct world_events events = {0};
     loss_begin(&w, ENDURING_MS);
@@ -401,7 +400,8 @@ static void closing_and_releasing_lose_nothing(void **state) {
         assert_int_equal(hf_lock_release(w.lock), HF_OK);
     }
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    sleep_ms(ENDURING_MS + 1000); /* more than a lease, renewed */
+    /* for more than a lease, renewed */
+    assert_true(HOLDS_FOR(hf_lock_remaining_ms(w.lock) > 0, ENDURING_MS + 1000));
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_int_equal(world_stats(w.client).losses, 0);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
@@ -409,24 +409,4 @@ static void closing_and_releasing_lose_nothing(void **state) {
     assert_int_equal(atomic_load(&events.losses), 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lost_by_del),
-        cmocka_unit_test(lost_by_flushall),
-        cmocka_unit_test(lost_to_another_owner),
-        cmocka_unit_test(lost_to_another_type),
-        cmocka_unit_test(lost_by_break_of_another_client),
-        cmocka_unit_test(lost_by_the_end_of_a_fixed_lease),
-        cmocka_unit_test(lost_by_break_of_its_own_client),
-        cmocka_unit_test(the_next_call_says_so_once),
-        cmocka_unit_test(a_nested_release_answered_after_the_deadline),
-        cmocka_unit_test(a_nested_acquire_answered_after_the_deadline),
-        cmocka_unit_test(an_extension_answered_after_the_deadline),
-        cmocka_unit_test(a_warning_comes_before_the_loss),
-        cmocka_unit_test(a_warning_is_not_a_loss),
-        cmocka_unit_test(remaining_counts_down_to_zero),
-        cmocka_unit_test(a_renewal_overtaken_by_the_release),
-        cmocka_unit_test(closing_and_releasing_lose_nothing),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -1,29 +1,27 @@
 /*
- * Who is told of a loss: every handle of that lock, its present callback and no former one, with
+ * A loss notifies every handle of that lock, its present callback and no former one, with
  * the owner named.
  *
  * The callback runs with nothing of ours locked, so the handle may be freed in it, by it or beside
  * it. How a hold can be lost is in test_loss.c.
  */
 #include "lock/loss.h"
+#include "support/case.h"
 
 #include <string.h>
 
-static void two_handles_are_both_told(void **state) {
-    (void)state;
-    struct world w;
+LOSS_CASE(two_handles_are_both_notified, ENDURING_MS) {
     struct world_events first = {0}, second = {0}, other = {0};
     hf_lock *twin, *another;
-    loss_begin(&w, ENDURING_MS);
-    assert_int_equal(hf_lock_new(w.client, WORLD_NAME, &twin), HF_OK);
-    assert_int_equal(hf_lock_new(w.client, "another", &another), HF_OK);
-    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &first), HF_OK);
+    assert_int_equal(hf_lock_new(w->client, WORLD_NAME, &twin), HF_OK);
+    assert_int_equal(hf_lock_new(w->client, "another", &another), HF_OK);
+    assert_int_equal(hf_lock_on_lost(w->lock, world_on_event, &first), HF_OK);
     assert_int_equal(hf_lock_on_lost(twin, world_on_event, &second), HF_OK);
     assert_int_equal(hf_lock_on_lost(another, world_on_event, &other), HF_OK);
-    assert_int_equal(hf_lock_on_lost(w.rival_lock, world_on_event, &other), HF_OK);
-    int fds[] = {hf_lock_lost_fd(w.lock), hf_lock_lost_fd(twin), hf_lock_lost_fd(another)};
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    loss_by_del(&w);
+    assert_int_equal(hf_lock_on_lost(w->rival_lock, world_on_event, &other), HF_OK);
+    int fds[] = {hf_lock_lost_fd(w->lock), hf_lock_lost_fd(twin), hf_lock_lost_fd(another)};
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    loss_by_del(w);
     assert_true(world_wait_atomic(&first.losses, 1, HANG_MS));
     assert_true(world_wait_atomic(&second.losses, 1, HANG_MS));
     assert_true(loss_is_readable(fds[0], HANG_MS) && loss_is_readable(fds[1], HANG_MS));
@@ -32,14 +30,12 @@ static void two_handles_are_both_told(void **state) {
     assert_int_equal(atomic_load(&second.losses), 1);
     assert_int_equal(atomic_load(&other.losses), 0);
     assert_int_equal(hf_lock_release(twin), HF_ELOST); /* one loss, told once by a call */
-    assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_release(w->lock), HF_ENOTOWNER);
     hf_lock_free(twin);
     hf_lock_free(another);
-    world_end(&w);
 }
 
-static void a_callback_is_replaced_and_ended(void **state) {
-    (void)state;
+CASE(a_callback_is_replaced_and_ended) {
     struct world w;
     struct world_events former = {0}, present = {0};
     loss_begin(&w, ENDURING_MS);
@@ -61,7 +57,7 @@ static void a_callback_is_replaced_and_ended(void **state) {
     assert_int_equal(atomic_load(&present.losses), 1);
 }
 
-/* What a callback is told of a hold that belongs to nobody's thread. */
+/* What a callback gets of a hold that belongs to nobody's thread. */
 struct story {
     atomic_int events;
     hf_event_kind kind;
@@ -82,8 +78,7 @@ static void on_story(hf_lock *lock, const hf_event *event, void *user) {
     atomic_fetch_add(&story->events, 1);
 }
 
-static void the_event_says_whose_hold_it_was(void **state) {
-    (void)state;
+CASE(the_event_says_whose_hold_it_was) {
     struct world w;
     struct story story;
     memset(&story, 0, sizeof story);
@@ -107,8 +102,7 @@ static void free_in_callback(hf_lock *lock, const hf_event *event, void *user) {
     atomic_fetch_add((atomic_int *)user, 1);
 }
 
-static void a_handle_is_freed_in_its_own_callback(void **state) {
-    (void)state;
+CASE(a_handle_is_freed_in_its_own_callback) {
     for (int i = 0; i < 10; i++) {
         struct world w;
         atomic_int freed = 0;
@@ -154,8 +148,7 @@ static void on_lost_slowly(hf_lock *lock, const hf_event *event, void *user) {
     atomic_fetch_add(&slow->left, 1);
 }
 
-static void free_waits_for_a_running_callback(void **state) {
-    (void)state;
+CASE(free_waits_for_a_running_callback) {
     struct world w;
     struct slow slow;
     hf_lock *handle;
@@ -173,43 +166,29 @@ static void free_waits_for_a_running_callback(void **state) {
     assert_int_equal(atomic_load(&slow.entered), 1);
 }
 
-/* Handles come and go while losses are being told. */
-static void handles_freed_and_made_while_losses_are_told(void **state) {
-    (void)state;
-    struct world w;
+/* Handles come and go while losses are being reported. */
+LOSS_CASE(handles_freed_and_made_while_losses_are_reported, ENDURING_MS) {
     struct world_events events = {0};
-    loss_begin(&w, ENDURING_MS);
-    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
+    assert_int_equal(hf_lock_on_lost(w->lock, world_on_event, &events), HF_OK);
     for (int i = 1; i <= 40; i++) {
         struct world_events passing = {0};
         hf_lock *handles[4];
         bool broken;
         for (int j = 0; j < 4; j++) {
-            assert_int_equal(hf_lock_new(w.client, WORLD_NAME, &handles[j]), HF_OK);
+            assert_int_equal(hf_lock_new(w->client, WORLD_NAME, &handles[j]), HF_OK);
             assert_int_equal(hf_lock_on_lost(handles[j], world_on_event, &passing), HF_OK);
         }
-        assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-        assert_int_equal(hf_lock_break(w.lock, &broken), HF_OK);
+        assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+        assert_int_equal(hf_lock_break(w->lock, &broken), HF_OK);
         for (int j = 0; j < 4; j++)
             hf_lock_free(handles[j]);
         /* From here on nothing may touch `passing`. */
         assert_true(atomic_load(&passing.losses) <= 4);
-        assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
+        assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
         assert_true(world_wait_atomic(&events.losses, i, HANG_MS));
     }
     assert_int_equal(atomic_load(&events.losses), 40);
-    assert_int_equal(world_stats(w.client).losses, 40);
-    world_end(&w);
+    assert_int_equal(world_stats(w->client).losses, 40);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_handles_are_both_told),
-        cmocka_unit_test(a_callback_is_replaced_and_ended),
-        cmocka_unit_test(the_event_says_whose_hold_it_was),
-        cmocka_unit_test(a_handle_is_freed_in_its_own_callback),
-        cmocka_unit_test(free_waits_for_a_running_callback),
-        cmocka_unit_test(handles_freed_and_made_while_losses_are_told),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -5,7 +5,8 @@
  * instead, and then any thread may act for them through any handle. What a handle's end does (U64)
  * and what a thread's end does (U54, U55) is here too.
  */
-#include "lock/world.h"
+#include "support/case.h"
+#include "support/world.h"
 
 #include <string.h>
 
@@ -55,105 +56,86 @@ static int elsewhere(hf_lock *lock, hf_owner owner, bool release) {
     return errand.err;
 }
 
-static void C215_C218_ownership_follows_the_number(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(C215_C218_ownership_follows_the_number) {
     hf_lock *second;
     char one[64], two[64];
-    world_begin(&w, NULL);
-    assert_int_equal(hf_lock_new(w.client, WORLD_NAME, &second), HF_OK);
-    world_owner_text(w.client, 1, one);
-    world_owner_text(w.client, 2, two);
+    assert_int_equal(hf_lock_new(w->client, WORLD_NAME, &second), HF_OK);
+    world_owner_text(w->client, 1, one);
+    world_owner_text(w->client, 2, two);
 
-    assert_int_equal(try_as(w.lock, 1), HF_OK);
-    assert_int_equal(world_count(&w, one), 1);
-    assert_true(held_by(w.lock, 1) && held_by(second, 1));
-    assert_false(held_by(w.lock, 2) || held_by(second, 2) || held_by(w.lock, 0));
+    assert_int_equal(try_as(w->lock, 1), HF_OK);
+    assert_int_equal(world_count(w, one), 1);
+    assert_true(held_by(w->lock, 1) && held_by(second, 1));
+    assert_false(held_by(w->lock, 2) || held_by(second, 2) || held_by(w->lock, 0));
     assert_int_equal(try_as(second, 2), HF_EBUSY);
     assert_int_equal(hf_lock_release_as(second, 2), HF_ENOTOWNER);
-    assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_release(w->lock), HF_ENOTOWNER);
     assert_int_equal(elsewhere(second, 1, true), HF_OK);
-    assert_true(world_free(&w));
+    assert_true(world_free(w));
 
     assert_int_equal(elsewhere(second, 2, false), HF_OK);
-    assert_int_equal(world_count(&w, two), 1);
-    assert_true(held_by(w.lock, 2));
-    assert_false(held_by(w.lock, 1));
-    assert_int_equal(hf_lock_release_as(w.lock, 1), HF_ENOTOWNER);
-    assert_int_equal(hf_lock_release_as(w.lock, 2), HF_OK);
-    assert_true(world_free(&w));
+    assert_int_equal(world_count(w, two), 1);
+    assert_true(held_by(w->lock, 2));
+    assert_false(held_by(w->lock, 1));
+    assert_int_equal(hf_lock_release_as(w->lock, 1), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_release_as(w->lock, 2), HF_OK);
+    assert_true(world_free(w));
     hf_lock_free(second);
-    world_end(&w);
 }
 
 /* The same number of another client is another owner. */
-static void numbers_belong_to_a_client(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
-    assert_int_equal(try_as(w.lock, 7), HF_OK);
-    assert_int_equal(try_as(w.rival_lock, 7), HF_EBUSY);
-    assert_int_equal(hf_lock_release_as(w.rival_lock, 7), HF_ENOTOWNER);
-    assert_false(held_by(w.rival_lock, 7));
-    assert_int_equal(hf_lock_release_as(w.lock, 7), HF_OK);
-    world_end(&w);
+WORLD_CASE(numbers_belong_to_a_client) {
+    assert_int_equal(try_as(w->lock, 7), HF_OK);
+    assert_int_equal(try_as(w->rival_lock, 7), HF_EBUSY);
+    assert_int_equal(hf_lock_release_as(w->rival_lock, 7), HF_ENOTOWNER);
+    assert_false(held_by(w->rival_lock, 7));
+    assert_int_equal(hf_lock_release_as(w->lock, 7), HF_OK);
 }
 
 /* Explicit owners nest, are extended and asked like threads, from whichever thread. */
-static void every_verb_with_an_explicit_owner(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
+WORLD_CASE(every_verb_with_an_explicit_owner) {
     hf_owner owner = hf_owner_new();
-    assert_int_equal(try_as(w.lock, owner), HF_OK);
-    assert_int_equal(elsewhere(w.lock, owner, false), HF_OK);
-    assert_int_equal(count_of(w.lock, owner), 2);
-    assert_int_equal(count_of(w.lock, 0), 0);
-    assert_int_equal(hf_lock_extend(w.lock, 90000), HF_ENOTOWNER);
-    assert_int_equal(hf_lock_extend_as(w.lock, owner, 90000), HF_OK);
-    if (!server_is_other(w.server)) {
-        assert_true(pttl(w.server, WORLD_NAME) > 60000);
-        assert_true(hf_lock_remaining_ms_as(w.lock, owner) > 60000);
+    assert_int_equal(try_as(w->lock, owner), HF_OK);
+    assert_int_equal(elsewhere(w->lock, owner, false), HF_OK);
+    assert_int_equal(count_of(w->lock, owner), 2);
+    assert_int_equal(count_of(w->lock, 0), 0);
+    assert_int_equal(hf_lock_extend(w->lock, 90000), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_extend_as(w->lock, owner, 90000), HF_OK);
+    if (!server_is_other(w->server)) {
+        assert_true(pttl(w->server, WORLD_NAME) > 60000);
+        assert_true(hf_lock_remaining_ms_as(w->lock, owner) > 60000);
     }
-    assert_int_equal(hf_lock_remaining_ms(w.lock), 0);
-    assert_int_equal(elsewhere(w.lock, owner, true), HF_OK);
-    assert_int_equal(count_of(w.lock, owner), 1);
-    assert_int_equal(hf_lock_release_as(w.lock, owner), HF_OK);
-    assert_int_equal(hf_lock_remaining_ms_as(w.lock, owner), 0);
-    assert_true(world_free(&w));
-    world_end(&w);
+    assert_int_equal(hf_lock_remaining_ms(w->lock), 0);
+    assert_int_equal(elsewhere(w->lock, owner, true), HF_OK);
+    assert_int_equal(count_of(w->lock, owner), 1);
+    assert_int_equal(hf_lock_release_as(w->lock, owner), HF_OK);
+    assert_int_equal(hf_lock_remaining_ms_as(w->lock, owner), 0);
+    assert_true(world_free(w));
 }
 
-static void which_numbers_are_taken(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
-    uint64_t commands = world_stats(w.client).commands;
-    assert_int_equal(try_as(w.lock, UINT64_MAX), HF_EINVAL);
-    assert_int_equal(try_as(w.lock, hf_owner_new() + 1), HF_EINVAL); /* not handed out yet */
-    assert_int_equal(hf_lock_release_as(w.lock, UINT64_MAX), HF_EINVAL);
-    assert_int_equal(world_stats(w.client).commands, commands);
-    assert_int_equal(try_as(w.lock, UINT32_MAX), HF_OK);
-    assert_int_equal(hf_lock_release_as(w.lock, UINT32_MAX), HF_OK);
+WORLD_CASE(which_numbers_are_taken) {
+    uint64_t commands = world_stats(w->client).commands;
+    assert_int_equal(try_as(w->lock, UINT64_MAX), HF_EINVAL);
+    assert_int_equal(try_as(w->lock, hf_owner_new() + 1), HF_EINVAL); /* not handed out yet */
+    assert_int_equal(hf_lock_release_as(w->lock, UINT64_MAX), HF_EINVAL);
+    assert_int_equal(world_stats(w->client).commands, commands);
+    assert_int_equal(try_as(w->lock, UINT32_MAX), HF_OK);
+    assert_int_equal(hf_lock_release_as(w->lock, UINT32_MAX), HF_OK);
     /* This thread's own number may be written out. */
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    assert_int_equal(try_as(w.lock, hf_owner_self()), HF_OK);
-    assert_int_equal(world_count(&w, w.owner), 2);
-    assert_int_equal(elsewhere(w.lock, hf_owner_self(), true), HF_OK);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_int_equal(try_as(w->lock, hf_owner_self()), HF_OK);
+    assert_int_equal(world_count(w, w->owner), 2);
+    assert_int_equal(elsewhere(w->lock, hf_owner_self(), true), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
 }
 
-static void async_acquires_get_fresh_owners(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(R08_async_acquires_get_fresh_owners) {
     hf_op *op;
     hf_owner owners[3];
-    world_begin(&w, NULL);
     for (int i = 0; i < 3; i++) {
         hf_result result = HF_RESULT_INIT;
         char text[64];
-        assert_int_equal(hf_lock_acquire_start(w.lock, NULL, NULL, NULL, &op), HF_OK);
+        assert_int_equal(hf_lock_acquire_start(w->lock, NULL, NULL, NULL, &op), HF_OK);
         assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_OK);
         hf_op_free(op);
         owners[i] = result.owner;
@@ -161,13 +143,12 @@ static void async_acquires_get_fresh_owners(void **state) {
         assert_int_not_equal(result.owner, hf_owner_self());
         for (int j = 0; j < i; j++)
             assert_int_not_equal(owners[j], owners[i]);
-        world_owner_text(w.client, result.owner, text);
-        assert_int_equal(world_count(&w, text), 1);
-        assert_int_equal(hf_lock_try(w.lock), HF_EBUSY); /* not this thread's */
-        assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
-        assert_int_equal(hf_lock_release_as(w.lock, result.owner), HF_OK);
+        world_owner_text(w->client, result.owner, text);
+        assert_int_equal(world_count(w, text), 1);
+        assert_int_equal(hf_lock_try(w->lock), HF_EBUSY); /* not this thread's */
+        assert_int_equal(hf_lock_release(w->lock), HF_ENOTOWNER);
+        assert_int_equal(hf_lock_release_as(w->lock, result.owner), HF_OK);
     }
-    world_end(&w);
 }
 
 /* ---- Threads ---- */
@@ -178,8 +159,7 @@ static void *tell_number(void *arg) {
 }
 
 /* pthread_t values come back after a handful of threads; numbers never do. */
-static void U55_numbers_are_never_used_again(void **state) {
-    (void)state;
+CASE(U55_numbers_are_never_used_again) {
     hf_owner last = hf_owner_self();
     pthread_t first = 0;
     bool reused = false;
@@ -197,80 +177,62 @@ static void U55_numbers_are_never_used_again(void **state) {
     assert_true(hf_owner_new() > last);
 }
 
-static void U55_a_new_thread_inherits_nothing(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
-    assert_int_equal(elsewhere(w.lock, 0, false), HF_OK); /* acquired by a thread that is gone */
+WORLD_CASE(U55_a_new_thread_inherits_nothing) {
+    assert_int_equal(elsewhere(w->lock, 0, false), HF_OK); /* acquired by a thread that is gone */
     for (int i = 0; i < 20; i++) {
-        assert_int_equal(elsewhere(w.lock, 0, false), HF_EBUSY);
-        assert_int_equal(elsewhere(w.lock, 0, true), HF_ENOTOWNER);
+        assert_int_equal(elsewhere(w->lock, 0, false), HF_EBUSY);
+        assert_int_equal(elsewhere(w->lock, 0, true), HF_ENOTOWNER);
     }
-    world_end(&w);
 }
 
-static void U54_holds_of_an_ended_thread_are_not_renewed(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE_WITH(U54_holds_of_an_ended_thread_are_not_renewed, world_options(),
+                options.watchdog_ms = ENDURING_MS) {
+    /* the thread has ended long before the first renewal */
     struct world_events events = {0};
-    hf_options options = world_options();
-    options.watchdog_ms = ENDURING_MS; /* the thread has ended long before the first renewal */
-    world_begin(&w, &options);
-    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
-    struct monitor *monitor = monitor_start(w.server);
+    assert_int_equal(hf_lock_on_lost(w->lock, world_on_event, &events), HF_OK);
+    struct monitor *monitor = monitor_start(w->server);
     int64_t start_ms = now_ms();
-    assert_int_equal(elsewhere(w.lock, 0, false), HF_OK);
+    assert_int_equal(elsewhere(w->lock, 0, false), HF_OK);
     assert_true(world_wait_atomic(&events.orphans, 1, HANG_MS));
-    assert_true(world_wait_free(&w, HANG_MS));
-    if (!server_is_other(w.server)) {
+    assert_true(world_wait_free(w, HANG_MS));
+    if (!server_is_other(w->server)) {
         assert_true(now_ms() - start_ms >= ENDURING_MS);
         /* That of the acquire. (Whether it is still there may be asked.) */
         assert_int_equal(monitor_count(monitor, "\"pexpire\""), 1);
     }
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
     assert_int_equal(atomic_load(&events.orphans), 1);
-    assert_int_equal(world_stats(w.client).holds, 0);
+    assert_int_equal(world_stats(w->client).holds, 0);
     monitor_stop(monitor);
-    world_end(&w);
 }
 
 /* Numbers that the caller chose belong to no thread. */
-static void U54_explicit_owners_outlive_threads(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE_WITH(U54_explicit_owners_outlive_threads, world_options(),
+                options.watchdog_ms = ENDURING_MS) {
     struct world_events events = {0};
-    hf_options options = world_options();
-    options.watchdog_ms = ENDURING_MS;
-    world_begin(&w, &options);
-    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
-    assert_int_equal(elsewhere(w.lock, 5, false), HF_OK);
-    sleep_ms(ENDURING_MS + 1000); /* longer than a lease */
-    assert_true(held_by(w.lock, 5));
+    assert_int_equal(hf_lock_on_lost(w->lock, world_on_event, &events), HF_OK);
+    assert_int_equal(elsewhere(w->lock, 5, false), HF_OK);
+    assert_true(HOLDS_FOR(held_by(w->lock, 5), ENDURING_MS + 1000)); /* for longer than a lease */
     assert_int_equal(atomic_load(&events.orphans), 0);
-    assert_int_equal(hf_lock_release_as(w.lock, 5), HF_OK);
-    world_end(&w);
+    assert_int_equal(hf_lock_release_as(w->lock, 5), HF_OK);
 }
 
 /* ---- Handles ---- */
 
-static void U64_a_handle_is_not_a_hold(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(U64_a_handle_is_not_a_hold) {
     hf_lock *first, *second;
-    world_begin(&w, NULL);
-    assert_int_equal(hf_lock_new(w.client, WORLD_NAME, &first), HF_OK);
+    assert_int_equal(hf_lock_new(w->client, WORLD_NAME, &first), HF_OK);
     assert_int_equal(hf_lock_acquire(first), HF_OK);
     hf_lock_free(first); /* while it is held */
-    assert_int_equal(world_count(&w, w.owner), 1);
-    assert_int_equal(hf_lock_new(w.client, WORLD_NAME, &second), HF_OK);
+    assert_int_equal(world_count(w, w->owner), 1);
+    assert_int_equal(hf_lock_new(w->client, WORLD_NAME, &second), HF_OK);
     assert_int_equal(hf_lock_acquire(second), HF_OK);
-    assert_int_equal(world_count(&w, w.owner), 2);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK); /* by any handle of the name */
+    assert_int_equal(world_count(w, w->owner), 2);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK); /* by any handle of the name */
     assert_int_equal(hf_lock_release(second), HF_OK);
     assert_int_equal(hf_lock_release(second), HF_ENOTOWNER);
     hf_lock_free(second);
     hf_lock_free(NULL);
-    world_end(&w);
 }
 
 static bool somebody_listens(void *server) {
@@ -278,28 +240,23 @@ static bool somebody_listens(void *server) {
 }
 
 /* An asynchronous wait does not need the handle it was started through. */
-static void U64_a_handle_freed_while_its_operation_waits(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(U64_a_handle_freed_while_its_operation_waits) {
     hf_lock *handle;
     hf_op *op;
     hf_result result = HF_RESULT_INIT;
-    world_begin(&w, NULL);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
-    assert_int_equal(hf_lock_new(w.client, WORLD_NAME, &handle), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    assert_int_equal(hf_lock_new(w->client, WORLD_NAME, &handle), HF_OK);
     assert_int_equal(hf_lock_acquire_start(handle, NULL, NULL, NULL, &op), HF_OK);
-    assert_true(wait_until(somebody_listens, w.server, HANG_MS));
+    assert_true(wait_until(somebody_listens, w->server, HANG_MS));
     hf_lock_free(handle);
     assert_int_equal(hf_op_wait(op, 0, NULL), HF_EPENDING);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_OK);
     hf_op_free(op);
-    assert_int_equal(hf_lock_release_as(w.lock, result.owner), HF_OK);
-    world_end(&w);
+    assert_int_equal(hf_lock_release_as(w->lock, result.owner), HF_OK);
 }
 
-static void U64_no_handle_is_an_error(void **state) {
-    (void)state;
+CASE(U64_no_handle_is_an_error) {
     bool answer;
     int64_t number;
     hf_lock_info *info;
@@ -343,51 +300,30 @@ static void U64_no_handle_is_an_error(void **state) {
 
 /* ---- Waits that are numbers ---- */
 
-static void U03_waits_of_zero_less_and_too_much(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
-    size_t subscribed = proxy_seen(w.proxy, WORLD_SUBSCRIBE);
-    size_t attempts = proxy_seen(w.proxy, world_acquires(&w));
-    size_t one = server_is_other(w.server) ? 0 : 1; /* there it only looks */
-    assert_int_equal(hf_lock_acquire_for(w.lock, 0), HF_EBUSY);
-    assert_int_equal(proxy_seen(w.proxy, WORLD_SUBSCRIBE), subscribed);
-    assert_int_equal(proxy_seen(w.proxy, world_acquires(&w)), attempts + one);
-    assert_int_equal(hf_lock_acquire_for(w.lock, -2), HF_EINVAL);
-    assert_int_equal(hf_lock_acquire_for(w.lock, INT64_MIN), HF_EINVAL);
-    assert_int_equal(proxy_seen(w.proxy, world_acquires(&w)), attempts + one);
+WORLD_CASE(U03_waits_of_zero_less_and_too_much) {
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    size_t subscribed = proxy_seen(w->proxy, WORLD_SUBSCRIBE);
+    size_t attempts = proxy_seen(w->proxy, world_acquires(w));
+    size_t one = server_is_other(w->server) ? 0 : 1; /* there it only looks */
+    assert_int_equal(hf_lock_acquire_for(w->lock, 0), HF_EBUSY);
+    assert_int_equal(proxy_seen(w->proxy, WORLD_SUBSCRIBE), subscribed);
+    assert_int_equal(proxy_seen(w->proxy, world_acquires(w)), attempts + one);
+    assert_int_equal(hf_lock_acquire_for(w->lock, -2), HF_EINVAL);
+    assert_int_equal(hf_lock_acquire_for(w->lock, INT64_MIN), HF_EINVAL);
+    assert_int_equal(proxy_seen(w->proxy, world_acquires(w)), attempts + one);
 
     const int64_t waits_ms[] = {HF_FOREVER, INT64_MAX, INT64_MAX - 1, INT64_MAX / 2};
     for (size_t i = 0; i < sizeof waits_ms / sizeof waits_ms[0]; i++) {
         struct world_caller waiter;
-        world_call_acquire(&waiter, w.lock, world_wait_for(waits_ms[i], HF_WATCHDOG));
-        assert_true(wait_until(somebody_listens, w.server, HANG_MS));
+        world_call_acquire(&waiter, w->lock, world_wait_for(waits_ms[i], HF_WATCHDOG));
+        assert_true(wait_until(somebody_listens, w->server, HANG_MS));
         assert_false(atomic_load(&waiter.done));
-        assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+        assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
         assert_int_equal(world_join(&waiter), HF_OK);
-        assert_int_equal(hf_lock_release_as(w.lock, waiter.owner), HF_OK);
-        assert_true(world_wait_no_channels(w.server, HANG_MS));
-        assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+        assert_int_equal(hf_lock_release_as(w->lock, waiter.owner), HF_OK);
+        assert_true(world_wait_no_channels(w->server, HANG_MS));
+        assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
     }
-    world_end(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(C215_C218_ownership_follows_the_number),
-        cmocka_unit_test(numbers_belong_to_a_client),
-        cmocka_unit_test(every_verb_with_an_explicit_owner),
-        cmocka_unit_test(which_numbers_are_taken),
-        cmocka_unit_test(async_acquires_get_fresh_owners),
-        cmocka_unit_test(U55_numbers_are_never_used_again),
-        cmocka_unit_test(U55_a_new_thread_inherits_nothing),
-        cmocka_unit_test(U54_holds_of_an_ended_thread_are_not_renewed),
-        cmocka_unit_test(U54_explicit_owners_outlive_threads),
-        cmocka_unit_test(U64_a_handle_is_not_a_hold),
-        cmocka_unit_test(U64_a_handle_freed_while_its_operation_waits),
-        cmocka_unit_test(U64_no_handle_is_an_error),
-        cmocka_unit_test(U03_waits_of_zero_less_and_too_much),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

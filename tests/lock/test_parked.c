@@ -1,11 +1,13 @@
 /*
- * What happens to waiters that are parked (src/core/park.c) when something goes wrong: the server stops, restarts empty
- * or drops whoever listens; the process forks; a cancel or the end of the wait comes together with the message.
- * Each of them gets its lock once, or ends with what the header says, and nobody holds what was given to no one.
+ * Parked waiters (src/core/op/park.c) and faults: the server stops, restarts empty or drops a
+ * listener; the process forks; a cancel or the end of the wait comes together with the message.
+ * Each waiter gets its lock once, or ends with a documented error, and no lock stays granted to a
+ * waiter that is gone.
  *
- * In the long form (HF_SOAK) the server stops for longer than anybody waits for it.
+ * In the long form (HF_SOAK) the server stops for longer than any call waits for it.
  */
 #include "lock/sleepers.h"
+#include "support/case.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -52,8 +54,7 @@ static bool connects_again(void *arg) {
 }
 
 /* Its connections stay, and say nothing; so all ask, which is not answered, either. */
-static void the_server_stops_for_a_while(void **state) {
-    (void)state;
+CASE(the_server_stops_for_a_while) {
     struct world w;
     struct sleepers s;
     hf_options options = world_options();
@@ -65,7 +66,7 @@ static void the_server_stops_for_a_while(void **state) {
     server_freeze(w.server);
     assert_true(wait_until(connects_again, &noticed, HANG_MS));
     if (is_long())
-        sleep_ms(STOPPED_MS);
+        sleep_ms(STOPPED_MS); /* the soak: nothing answers for so long */
     server_unfreeze(w.server);
     release_all(&s);
     for (size_t i = 0; i < MANY; i++) {
@@ -78,8 +79,7 @@ static void the_server_stops_for_a_while(void **state) {
 }
 
 /* What they waited for is gone with everything else, and nobody is there to tell them. */
-static void the_server_restarts_empty(void **state) {
-    (void)state;
+CASE(the_server_restarts_empty) {
     struct world w;
     struct sleepers s;
     struct server *server = server_start(NULL);
@@ -93,33 +93,26 @@ static void the_server_restarts_empty(void **state) {
     server_free(server);
 }
 
-/* The releases are told to nobody, since nobody listens at that moment. */
-static void messages_are_lost_with_their_connection(void **state) {
-    (void)state;
-    struct world w;
+/* The releases are reported to nobody, since nobody listens at that moment. */
+WORLD_CASE(messages_are_lost_with_their_connection) {
     struct sleepers s;
-    world_begin(&w, NULL);
-    sleepers_begin(&s, &w, MANY, HF_FOREVER, NULL);
+    sleepers_begin(&s, w, MANY, HF_FOREVER, NULL);
     proxy_refuse(s.proxy, true);
-    assert_true(cmd_int(w.server, "CLIENT KILL TYPE pubsub") >= 1);
+    assert_true(cmd_int(w->server, "CLIENT KILL TYPE pubsub") >= 1);
     release_all(&s);
     proxy_refuse(s.proxy, false);
     all_get_it(&s);
     sleepers_end(&s);
-    world_end(&w);
 }
 
 /* ---- In the same instant ---- */
 
 /* Whichever comes first: what was got is released, and what was cancelled leaves nothing. The cancel comes a little later
  * each time, so that it meets all there is between the message and the lock. */
-static void a_cancel_comes_with_the_message(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(a_cancel_meets_the_message) {
     struct sleepers s;
     int cancelled = 0;
-    world_begin(&w, NULL);
-    sleepers_begin(&s, &w, SOME, HF_FOREVER, NULL);
+    sleepers_begin(&s, w, SOME, HF_FOREVER, NULL);
     for (size_t i = 0; i < SOME; i++) {
         assert_int_equal(hf_lock_release(s.all[i].rival), HF_OK);
         for (size_t moments = 0; moments < 2 * i; moments++)
@@ -132,18 +125,14 @@ static void a_cancel_comes_with_the_message(void **state) {
     print_message("%d of %d were cancelled\n", cancelled, SOME);
     all_are_free(&s);
     sleepers_end(&s);
-    world_end(&w);
 }
 
 /* Each lock becomes free within the few milliseconds in which its wait ends. */
-static void the_wait_ends_with_the_message(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(the_wait_ends_with_the_message) {
     struct sleepers s;
     int late = 0;
     int64_t wait_ms = 1000;
-    world_begin(&w, NULL);
-    sleepers_begin(&s, &w, SOME, wait_ms, NULL);
+    sleepers_begin(&s, w, SOME, wait_ms, NULL);
     for (size_t i = 0; i < SOME; i++) {
         while (now_ms() < s.all[i].start_ms + wait_ms - (int64_t)(i % 5))
             sched_yield();
@@ -157,7 +146,6 @@ static void the_wait_ends_with_the_message(void **state) {
     print_message("%d of %d were too late\n", late, SOME);
     all_are_free(&s);
     sleepers_end(&s);
-    world_end(&w);
 }
 
 /* ---- Who waits ---- */
@@ -171,24 +159,21 @@ static bool has_answered(const hf_fleet *fleet, const hf_client *client) {
 
 /* They wake for nothing and go to sleep again on one thread, while another tells of them, which a sanitizer sees. Who has no
  * processor in time is silent, and that is asked again. */
-static void they_are_told_of_while_they_come_and_go(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(they_are_reported_while_they_come_and_go) {
     struct sleepers s;
     hf_options options = world_options();
     options.report_after_ms = 0;
     options.flags = HF_MANUAL_DISPATCH;
-    world_begin(&w, NULL);
-    sleepers_begin(&s, &w, FEW, HF_FOREVER, &options);
+    sleepers_begin(&s, w, FEW, HF_FOREVER, &options);
     for (int answers = 0; answers < 20;) {
         hf_fleet *fleet = NULL;
         hf_op *survey;
-        assert_int_equal(hf_survey_start(w.rival, NULL, &fleet, NULL, NULL, &survey), HF_OK);
+        assert_int_equal(hf_survey_start(w->rival, NULL, &fleet, NULL, NULL, &survey), HF_OK);
         while (hf_op_wait(survey, 0, NULL) == HF_EPENDING)
             for (size_t i = 0; i < FEW; i++) {
                 char name[64];
                 sleepers_name(&s, i, name);
-                cmd_int(w.server, "PUBLISH redisson_lock__channel:{%s} 0", name);
+                cmd_int(w->server, "PUBLISH redisson_lock__channel:{%s} 0", name);
             }
         assert_int_equal(hf_op_wait(survey, 0, NULL), HF_OK);
         hf_op_free(survey);
@@ -203,19 +188,15 @@ static void they_are_told_of_while_they_come_and_go(void **state) {
     release_all(&s);
     all_get_it(&s);
     sleepers_end(&s);
-    world_end(&w);
 }
 
 /* ---- fork ---- */
 
-static void a_fork_leaves_them_alone(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(a_fork_leaves_them_alone) {
     struct sleepers s;
     hf_options options = world_options();
     options.ping_ms = 10 * HANG_MS; /* who is idle sends nothing */
-    world_begin(&w, NULL);
-    sleepers_begin(&s, &w, FEW, HF_FOREVER, &options);
+    sleepers_begin(&s, w, FEW, HF_FOREVER, &options);
     size_t sent = proxy_seen(s.proxy, "");
     assert_true(expect_exit(run_child(sleepers_forked, &s), 0, HANG_MS));
     assert_int_equal(proxy_seen(s.proxy, ""), sent);
@@ -223,18 +204,6 @@ static void a_fork_leaves_them_alone(void **state) {
     all_get_it(&s);
     assert_int_equal(world_stats(s.client).reconnects, 0);
     sleepers_end(&s);
-    world_end(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_server_stops_for_a_while),
-        cmocka_unit_test(the_server_restarts_empty),
-        cmocka_unit_test(messages_are_lost_with_their_connection),
-        cmocka_unit_test(a_cancel_comes_with_the_message),
-        cmocka_unit_test(the_wait_ends_with_the_message),
-        cmocka_unit_test(they_are_told_of_while_they_come_and_go),
-        cmocka_unit_test(a_fork_leaves_them_alone),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -1,11 +1,12 @@
 /*
- * The read/write lock when things go wrong: lost replies, cut connections, a server that forgets,
- * processes that die, others that delete or shorten what is ours; on both sides and in both forms.
+ * The read/write lock and faults: lost replies, cut connections, a server that forgets, processes
+ * that die, clients that delete or shorten our keys; on both sides and in both forms.
  *
- * Rows U14, U15, U16, U17, U22, C200 and C201 for this kind. What counts is what the server has:
- * counts exact, no key left beside the lock, and no loss that nobody is told of.
+ * Rows U14, U15, U16, U17, U22, C200 and C201 for this kind. The checks are on the server's state:
+ * counts exact, no key left beside the lock, and no loss without a notification.
  */
 #include "lock/readwrite.h"
+#include "support/case.h"
 #include "support/new_lock.h"
 
 #include <signal.h>
@@ -25,7 +26,7 @@ static const struct side sides[] = {
      0},
 };
 
-struct scene {
+struct variant {
     struct rw rw;
     const struct side *side;
     hf_lock *lock;
@@ -33,45 +34,46 @@ struct scene {
     bool async;
 };
 
-static void begin(struct scene *s, const struct side *side, bool async, const hf_options *options) {
+static void begin(struct variant *v, const struct side *side, bool async,
+                  const hf_options *options) {
     char owner[64];
-    rw_begin(&s->rw, options);
-    s->side = side;
-    s->async = async;
-    s->lock = side->kind == HF_READ ? s->rw.read : s->rw.write;
-    world_owner_text(s->rw.w.client, A, owner);
-    snprintf(s->field, sizeof s->field, "%s%s", owner, side->suffix);
+    rw_begin(&v->rw, options);
+    v->side = side;
+    v->async = async;
+    v->lock = side->kind == HF_READ ? v->rw.read : v->rw.write;
+    world_owner_text(v->rw.w.client, A, owner);
+    snprintf(v->field, sizeof v->field, "%s%s", owner, side->suffix);
 }
 
-static int acquire(struct scene *s, int64_t wait_ms) {
-    return s->async ? world_acquire_async(s->lock, A, wait_ms, NULL)
-                    : acquire_as(s->lock, A, wait_ms, HF_WATCHDOG);
+static int acquire(struct variant *v, int64_t wait_ms) {
+    return v->async ? world_acquire_async(v->lock, A, wait_ms, NULL)
+                    : acquire_as(v->lock, A, wait_ms, HF_WATCHDOG);
 }
 
-static int release(struct scene *s) {
-    return s->async ? world_release_async(s->lock, A, NULL) : hf_lock_release_as(s->lock, A);
+static int release(struct variant *v) {
+    return v->async ? world_release_async(v->lock, A, NULL) : hf_lock_release_as(v->lock, A);
 }
 
-static void hold(struct scene *s, int count) {
+static void hold(struct variant *v, int count) {
     for (int i = 0; i < count; i++)
-        assert_int_equal(acquire(s, 0), HF_OK);
+        assert_int_equal(acquire(v, 0), HF_OK);
 }
 
 /* The count, and a key for every level of a reader. */
-static void assert_count(struct scene *s, int count) {
-    assert_int_equal(world_count(&s->rw.w, s->field), count);
-    assert_int_equal(world_keys(s->rw.w.server),
-                     count > 0 ? 1 + s->side->keys_per_level * count : 0);
+static void assert_count(struct variant *v, int count) {
+    assert_int_equal(world_count(&v->rw.w, v->field), count);
+    assert_int_equal(world_keys(v->rw.w.server),
+                     count > 0 ? 1 + v->side->keys_per_level * count : 0);
 }
 
-static void release_all(struct scene *s, int count) {
+static void release_all(struct variant *v, int count) {
     for (int left = count; left > 0; left--) {
-        assert_count(s, left);
-        assert_int_equal(release(s), HF_OK);
+        assert_count(v, left);
+        assert_int_equal(release(v), HF_OK);
     }
-    assert_count(s, 0);
-    assert_int_equal(release(s), HF_ENOTOWNER);
-    rw_assert_clean(&s->rw);
+    assert_count(v, 0);
+    assert_int_equal(release(v), HF_ENOTOWNER);
+    rw_assert_clean(&v->rw);
 }
 
 static void in_all_forms(void (*play)(const struct side *side, bool async, int held), int most) {
@@ -84,51 +86,48 @@ static void in_all_forms(void (*play)(const struct side *side, bool async, int h
 /* ---- Lost replies ---- */
 
 static void lose_acquire_reply(const struct side *side, bool async, int held) {
-    struct scene s;
-    begin(&s, side, async, NULL);
-    hold(&s, held);
-    proxy_drop_replies_after(s.rw.w.proxy, side->acquire->sha1);
-    assert_int_equal(acquire(&s, held % 2 ? 0 : HANG_MS), HF_OK);
-    assert_int_equal(proxy_fired(s.rw.w.proxy), 1);
-    release_all(&s, held + 1);
-    rw_end(&s.rw);
+    struct variant v;
+    begin(&v, side, async, NULL);
+    hold(&v, held);
+    proxy_drop_replies_after(v.rw.w.proxy, side->acquire->sha1);
+    assert_int_equal(acquire(&v, held % 2 ? 0 : HANG_MS), HF_OK);
+    assert_int_equal(proxy_fired(v.rw.w.proxy), 1);
+    release_all(&v, held + 1);
+    rw_end(&v.rw);
 }
 
-static void U14_acquire_reply_lost(void **state) {
-    (void)state;
+CASE(U14_acquire_reply_lost) {
     in_all_forms(lose_acquire_reply, 2);
 }
 
 static void lose_release_reply(const struct side *side, bool async, int held) {
-    struct scene s;
-    begin(&s, side, async, NULL);
-    hold(&s, held + 1);
-    proxy_drop_replies_after(s.rw.w.proxy, side->release->sha1);
-    assert_int_equal(release(&s), HF_OK);
-    assert_int_equal(proxy_fired(s.rw.w.proxy), 1);
-    assert_true(proxy_seen(s.rw.w.proxy, side->release->sha1) >= 2);
-    release_all(&s, held);
-    rw_end(&s.rw);
+    struct variant v;
+    begin(&v, side, async, NULL);
+    hold(&v, held + 1);
+    proxy_drop_replies_after(v.rw.w.proxy, side->release->sha1);
+    assert_int_equal(release(&v), HF_OK);
+    assert_int_equal(proxy_fired(v.rw.w.proxy), 1);
+    assert_true(proxy_seen(v.rw.w.proxy, side->release->sha1) >= 2);
+    release_all(&v, held);
+    rw_end(&v.rw);
 }
 
-static void U15_release_reply_lost(void **state) {
-    (void)state;
+CASE(U15_release_reply_lost) {
     in_all_forms(lose_release_reply, 2);
 }
 
 /* Redisson's answer to a repeated release of nothing changes; here it is the same every time. */
-static void U17_not_owner_stays_not_owner(void **state) {
-    (void)state;
+CASE(U17_not_owner_stays_not_owner) {
     for (size_t i = 0; i < 2; i++) {
-        struct scene s;
-        begin(&s, &sides[i], false, NULL);
-        hold(&s, 1);
-        cmd_ok(s.rw.w.server, "FLUSHALL");
-        assert_int_equal(release(&s), HF_ELOST);
-        assert_int_equal(release(&s), HF_ENOTOWNER);
-        assert_int_equal(release(&s), HF_ENOTOWNER);
-        rw_assert_clean(&s.rw);
-        rw_end(&s.rw);
+        struct variant v;
+        begin(&v, &sides[i], false, NULL);
+        hold(&v, 1);
+        cmd_ok(v.rw.w.server, "FLUSHALL");
+        assert_int_equal(release(&v), HF_ELOST);
+        assert_int_equal(release(&v), HF_ENOTOWNER);
+        assert_int_equal(release(&v), HF_ENOTOWNER);
+        rw_assert_clean(&v.rw);
+        rw_end(&v.rw);
     }
 }
 
@@ -139,79 +138,74 @@ static hf_options brief(void) {
 }
 
 static void never_answer_acquire(const struct side *side, bool async, int held) {
-    struct scene s;
+    struct variant v;
     hf_options options = brief();
-    begin(&s, side, async, &options);
-    hold(&s, held);
-    proxy_mute_replies_after(s.rw.w.proxy, side->acquire->sha1);
-    assert_int_equal(acquire(&s, 0), HF_EUNREACH);
-    assert_int_equal(proxy_fired(s.rw.w.proxy), 1); /* so it had run */
-    assert_true(world_wait_count(&s.rw.w, s.field, held, HANG_MS));
-    release_all(&s, held);
-    rw_end(&s.rw);
+    begin(&v, side, async, &options);
+    hold(&v, held);
+    proxy_mute_replies_after(v.rw.w.proxy, side->acquire->sha1);
+    assert_int_equal(acquire(&v, 0), HF_EUNREACH);
+    assert_int_equal(proxy_fired(v.rw.w.proxy), 1); /* so it had run */
+    assert_true(world_wait_count(&v.rw.w, v.field, held, HANG_MS));
+    release_all(&v, held);
+    rw_end(&v.rw);
 }
 
-static void rule4_acquire_never_answered_is_undone(void **state) {
-    (void)state;
+CASE(R04_acquire_never_answered_is_undone) {
     in_all_forms(never_answer_acquire, 1);
 }
 
-static void U16_release_never_answered_is_unknown_and_settled(void **state) {
-    (void)state;
+CASE(U16_release_never_answered_is_unknown_and_settled) {
     for (size_t i = 0; i < 2; i++) {
-        struct scene s;
+        struct variant v;
         hf_options options = brief();
-        begin(&s, &sides[i], false, &options);
-        hold(&s, 2);
-        size_t seen = proxy_seen(s.rw.w.proxy, sides[i].release->sha1);
-        proxy_mute_replies_after(s.rw.w.proxy, sides[i].release->sha1);
-        assert_int_equal(release(&s), HF_EUNKNOWN);
-        assert_true(proxy_wait_seen(s.rw.w.proxy, sides[i].release->sha1, seen + 2, HANG_MS));
-        release_all(&s, 1); /* it was settled, once */
-        rw_end(&s.rw);
+        begin(&v, &sides[i], false, &options);
+        hold(&v, 2);
+        size_t seen = proxy_seen(v.rw.w.proxy, sides[i].release->sha1);
+        proxy_mute_replies_after(v.rw.w.proxy, sides[i].release->sha1);
+        assert_int_equal(release(&v), HF_EUNKNOWN);
+        assert_true(proxy_wait_seen(v.rw.w.proxy, sides[i].release->sha1, seen + 2, HANG_MS));
+        release_all(&v, 1); /* it was settled, once */
+        rw_end(&v.rw);
     }
 }
 
 /* A read that could not be undone yet is nothing that a writer waits for in vain. */
-static void write_after_a_read_that_was_not_answered(void **state) {
-    (void)state;
-    struct scene s;
+CASE(write_after_a_read_that_was_not_answered) {
+    struct variant v;
     hf_options options = brief();
-    begin(&s, &sides[0], false, &options);
-    proxy_mute_replies_after(s.rw.w.proxy, sides[0].acquire->sha1);
-    assert_int_equal(acquire(&s, 0), HF_EUNREACH);
-    assert_int_equal(acquire_as(s.rw.write, A, HANG_MS, HF_WATCHDOG), HF_OK);
-    assert_int_equal(hf_lock_release_as(s.rw.write, A), HF_OK);
-    rw_assert_clean(&s.rw);
-    rw_end(&s.rw);
+    begin(&v, &sides[0], false, &options);
+    proxy_mute_replies_after(v.rw.w.proxy, sides[0].acquire->sha1);
+    assert_int_equal(acquire(&v, 0), HF_EUNREACH);
+    assert_int_equal(acquire_as(v.rw.write, A, HANG_MS, HF_WATCHDOG), HF_OK);
+    assert_int_equal(hf_lock_release_as(v.rw.write, A), HF_OK);
+    rw_assert_clean(&v.rw);
+    rw_end(&v.rw);
 }
 
 /* ---- Cancelled, closed, killed ---- */
 
-static void U22_cancelled_acquire_that_wins_anyway(void **state) {
-    (void)state;
+CASE(U22_cancelled_acquire_that_wins_anyway) {
     for (size_t i = 0; i < 2; i++) {
-        struct scene s;
+        struct variant v;
         hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
         hf_op *op;
-        begin(&s, &sides[i], true, NULL);
+        begin(&v, &sides[i], true, NULL);
         options.owner = A;
-        proxy_stall_request(s.rw.w.proxy, sides[i].acquire->sha1);
-        assert_int_equal(hf_lock_acquire_start(s.lock, &options, NULL, NULL, &op), HF_OK);
-        assert_true(proxy_wait_held(s.rw.w.proxy, HANG_MS));
+        proxy_stall_request(v.rw.w.proxy, sides[i].acquire->sha1);
+        assert_int_equal(hf_lock_acquire_start(v.lock, &options, NULL, NULL, &op), HF_OK);
+        assert_true(proxy_wait_held(v.rw.w.proxy, HANG_MS));
         hf_op_cancel(op);
         assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_ECANCELED);
         hf_op_free(op);
-        assert_true(proxy_release_held(s.rw.w.proxy) >= 1);
-        assert_true(world_wait_count(&s.rw.w, s.field, 0, HANG_MS));
-        hold(&s, 1); /* the next of the same owner waits for the settlement */
-        release_all(&s, 1);
-        rw_end(&s.rw);
+        assert_true(proxy_release_held(v.rw.w.proxy) >= 1);
+        assert_true(world_wait_count(&v.rw.w, v.field, 0, HANG_MS));
+        hold(&v, 1); /* the next of the same owner waits for the settlement */
+        release_all(&v, 1);
+        rw_end(&v.rw);
     }
 }
 
-static void closing_ends_waits_on_both_sides(void **state) {
-    (void)state;
+CASE(closing_ends_waits_on_both_sides) {
     for (size_t i = 0; i < 2; i++) {
         struct rw rw;
         hf_client *client;
@@ -252,13 +246,11 @@ static int hold_until_killed(void *arg) {
         hf_lock_acquire(lock) != HF_OK || hf_lock_acquire(lock) != HF_OK)
         return 1;
     atomic_store(&doomed->ready, 1);
-    sleep_ms(HANG_MS * 2);
-    return 2;
+    return child_waits_for_ever(NULL);
 }
 
 /* The one who waits gets in when the lease of the dead one ends, and not before. */
-static void killed_holders_run_out(void **state) {
-    (void)state;
+CASE(killed_holders_run_out) {
     for (size_t i = 0; i < 2; i++) {
         struct rw rw;
         struct world_caller writer;
@@ -270,8 +262,7 @@ static void killed_holders_run_out(void **state) {
         atomic_store(&doomed->go, 1);
         assert_true(world_wait_atomic(&doomed->ready, 1, HANG_MS));
         wait_as(&writer, rw.write, A, HF_FOREVER);
-        sleep_ms(ENDURING_MS + 1000); /* it is renewed */
-        assert_false(atomic_load(&writer.done));
+        assert_true(HOLDS_FOR(!atomic_load(&writer.done), ENDURING_MS + 1000)); /* it is renewed */
         kill_child(pid);
         assert_int_equal(world_join(&writer), HF_OK);
         assert_int_equal(hf_lock_release_as(rw.write, A), HF_OK);
@@ -293,95 +284,72 @@ static bool was_renewed(void *arg) {
     return world_stats(renewed->client).renewals >= renewed->renewals;
 }
 
-static void C200_C201_after_a_restart(void **state) {
-    (void)state;
+CASE(C200_C201_after_a_restart) {
     for (size_t i = 0; i < 2; i++) {
-        struct scene s;
+        struct variant v;
         struct world_events events = {0};
         hf_options options = rw_watchdog(ENDURING_MS);
         struct server *server = server_start(NULL);
-        rw_begin_on(&s.rw, server, &options);
-        s.lock = sides[i].kind == HF_READ ? s.rw.read : s.rw.write;
-        s.async = false;
-        assert_int_equal(hf_lock_on_lost(s.lock, world_on_event, &events), HF_OK);
-        hold(&s, 1);
+        rw_begin_on(&v.rw, server, &options);
+        v.lock = sides[i].kind == HF_READ ? v.rw.read : v.rw.write;
+        v.async = false;
+        assert_int_equal(hf_lock_on_lost(v.lock, world_on_event, &events), HF_OK);
+        hold(&v, 1);
         server_restart(server); /* with nothing in it */
         assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
-        assert_int_equal(release(&s), HF_ELOST);
+        assert_int_equal(release(&v), HF_ELOST);
         for (int round = 0; round < 2; round++) {
-            struct renewed renewed = {s.rw.w.client, world_stats(s.rw.w.client).renewals + 2};
-            assert_int_equal(acquire(&s, HANG_MS), HF_OK);
+            struct renewed renewed = {v.rw.w.client, world_stats(v.rw.w.client).renewals + 2};
+            assert_int_equal(acquire(&v, HANG_MS), HF_OK);
             assert_true(wait_until(was_renewed, &renewed, HANG_MS));
-            assert_int_equal(release(&s), HF_OK);
+            assert_int_equal(release(&v), HF_OK);
         }
         assert_int_equal(atomic_load(&events.losses), 1);
-        rw_end(&s.rw);
+        rw_end(&v.rw);
         server_free(server);
     }
 }
 
 /* Renewals survive a lost connection and forgotten scripts. */
-static void renewals_survive(void **state) {
-    (void)state;
+CASE(renewals_survive) {
     for (size_t i = 0; i < 2; i++) {
-        struct scene s;
+        struct variant v;
         hf_options options = rw_watchdog(ENDURING_MS);
-        begin(&s, &sides[i], false, &options);
-        hold(&s, 2);
-        struct renewed renewed = {s.rw.w.client, world_stats(s.rw.w.client).renewals + 3};
-        for (int64_t start_ms = now_ms(); !was_renewed(&renewed); sleep_ms(100)) {
+        begin(&v, &sides[i], false, &options);
+        hold(&v, 2);
+        struct renewed renewed = {v.rw.w.client, world_stats(v.rw.w.client).renewals + 3};
+        for (int64_t start_ms = now_ms(); !WAIT_FOR(was_renewed(&renewed), 100);) {
             assert_true(now_ms() - start_ms < HANG_MS);
-            cmd_ok(s.rw.w.server, "SCRIPT FLUSH");
+            cmd_ok(v.rw.w.server, "SCRIPT FLUSH");
             if ((now_ms() - start_ms) % 1000 < 200)
-                proxy_cut_connections(s.rw.w.proxy, sides[i].renew->sha1);
-            assert_count(&s, 2);
+                proxy_cut_connections(v.rw.w.proxy, sides[i].renew->sha1);
+            assert_count(&v, 2);
         }
-        assert_int_equal(world_stats(s.rw.w.client).losses, 0);
-        release_all(&s, 2);
-        rw_end(&s.rw);
+        assert_int_equal(world_stats(v.rw.w.client).losses, 0);
+        release_all(&v, 2);
+        rw_end(&v.rw);
     }
 }
 
 /* The release of a reader stands behind another command of its own, and its time runs out there:
  * for its caller it has stopped reading, so it may wait to write. */
-static void write_after_a_release_that_had_to_wait(void **state) {
-    (void)state;
-    struct rw rw;
-    hf_options options = world_options();
+RW_CASE_WITH(write_after_a_release_that_had_to_wait, world_options(),
+             options.cmd_timeout_ms = WORLD_BRIEF_MS) {
     hf_op *op = NULL;
-    options.cmd_timeout_ms = WORLD_BRIEF_MS;
-    rw_begin(&rw, &options);
     hf_acquire_options acquire = world_wait_for(HF_FOREVER, HF_WATCHDOG);
     acquire.owner = A;
-    assert_int_equal(try_as(rw.read, A), HF_OK);
-    proxy_blackhole(rw.w.proxy, true, true);
-    assert_int_equal(acquire_as(rw.read, A, 0, HF_WATCHDOG), HF_EUNREACH); /* and is undone */
-    assert_int_equal(try_as(rw.write, A), HF_EDEADLK);
-    assert_int_equal(hf_lock_release_as(rw.read, A), HF_EUNKNOWN);
-    assert_int_equal(hf_lock_acquire_start(rw.write, &acquire, NULL, NULL, &op), HF_OK);
-    proxy_heal(rw.w.proxy);
+    assert_int_equal(try_as(rw->read, A), HF_OK);
+    proxy_blackhole(rw->w.proxy, true, true);
+    assert_int_equal(acquire_as(rw->read, A, 0, HF_WATCHDOG), HF_EUNREACH); /* and is undone */
+    assert_int_equal(try_as(rw->write, A), HF_EDEADLK);
+    assert_int_equal(hf_lock_release_as(rw->read, A), HF_EUNKNOWN);
+    assert_int_equal(hf_lock_acquire_start(rw->write, &acquire, NULL, NULL, &op), HF_OK);
+    proxy_heal(rw->w.proxy);
     assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_OK);
     hf_op_free(op);
-    assert_int_equal(hf_lock_release_as(rw.read, A), HF_ENOTOWNER);
-    assert_int_equal(hf_lock_release_as(rw.write, A), HF_OK);
-    rw_assert_clean(&rw);
-    rw_end(&rw);
+    assert_int_equal(hf_lock_release_as(rw->read, A), HF_ENOTOWNER);
+    assert_int_equal(hf_lock_release_as(rw->write, A), HF_OK);
+    rw_assert_clean(rw);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(U14_acquire_reply_lost),
-        cmocka_unit_test(U15_release_reply_lost),
-        cmocka_unit_test(U17_not_owner_stays_not_owner),
-        cmocka_unit_test(rule4_acquire_never_answered_is_undone),
-        cmocka_unit_test(U16_release_never_answered_is_unknown_and_settled),
-        cmocka_unit_test(write_after_a_read_that_was_not_answered),
-        cmocka_unit_test(write_after_a_release_that_had_to_wait),
-        cmocka_unit_test(U22_cancelled_acquire_that_wins_anyway),
-        cmocka_unit_test(closing_ends_waits_on_both_sides),
-        cmocka_unit_test(killed_holders_run_out),
-        cmocka_unit_test(C200_C201_after_a_restart),
-        cmocka_unit_test(renewals_survive),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -3,33 +3,29 @@
  * shorten, dead readers, and holds that are gone. Rows C096, C111, C112, C212 and C213.
  */
 #include "lock/readwrite.h"
+#include "support/case.h"
 #include "support/new_lock.h"
 
 /* ---- Renewals ---- */
 
-static void C096_both_sides_are_renewed(void **state) {
-    (void)state;
-    struct rw rw;
-    hf_options options = rw_watchdog(ENDURING_MS);
-    rw_begin(&rw, &options);
-    assert_int_equal(try_as(rw.write, A), HF_OK);
-    assert_int_equal(try_as(rw.read, A), HF_OK);
+RW_CASE_WITH(C096_both_sides_are_renewed, rw_watchdog(ENDURING_MS)) {
+    assert_int_equal(try_as(rw->write, A), HF_OK);
+    assert_int_equal(try_as(rw->read, A), HF_OK);
     for (int sides = 2; sides > 0; sides--) {
-        for (int64_t start_ms = now_ms(); now_ms() - start_ms < ENDURING_MS + 1000; sleep_ms(50)) {
-            assert_true(pttl(rw.w.server, WORLD_NAME) > 0);
-            assert_true(rw_hold_ttl(&rw, rw.w.client, A, 1) > 0);
+        for (int64_t start_ms = now_ms(); now_ms() - start_ms < ENDURING_MS + 1000;
+             wait_a_moment()) {
+            assert_true(pttl(rw->w.server, WORLD_NAME) > 0);
+            assert_true(rw_hold_ttl(rw, rw->w.client, A, 1) > 0);
         }
         if (sides == 2)
-            assert_int_equal(hf_lock_release_as(rw.write, A), HF_OK);
+            assert_int_equal(hf_lock_release_as(rw->write, A), HF_OK);
     }
-    assert_int_equal(world_stats(rw.w.client).losses, 0);
-    assert_int_equal(hf_lock_release_as(rw.read, A), HF_OK);
-    rw_assert_clean(&rw);
-    rw_end(&rw);
+    assert_int_equal(world_stats(rw->w.client).losses, 0);
+    assert_int_equal(hf_lock_release_as(rw->read, A), HF_OK);
+    rw_assert_clean(rw);
 }
 
-static void C111_C112_dead_readers_are_not_kept_alive(void **state) {
-    (void)state;
+CASE(C111_C112_dead_readers_are_not_kept_alive) {
     enum { DEAD = 20 };
     struct rw rw;
     hf_client *mortal;
@@ -43,7 +39,8 @@ static void C111_C112_dead_readers_are_not_kept_alive(void **state) {
     assert_int_equal(try_as(rw.read, A), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(hf_close(mortal), HF_OK);
-    sleep_ms(ENDURING_MS + 1000); /* longer than their lease; ours is renewed */
+    /* longer than their lease; ours is renewed */
+    assert_true(HOLDS_FOR(hf_lock_remaining_ms_as(rw.read, A) > 0, ENDURING_MS + 1000));
     assert_int_equal(cmd_int(rw.w.server, "HLEN " WORLD_NAME), DEAD + 2);
     assert_int_equal(world_keys(rw.w.server), 2); /* the lock and our own hold */
     assert_int_equal(hf_lock_release_as(rw.read, A), HF_OK);
@@ -54,55 +51,44 @@ static void C111_C112_dead_readers_are_not_kept_alive(void **state) {
 }
 
 /* What was released is not renewed any more, however often it was entered. */
-static void C212_C213_nothing_is_left_to_renew(void **state) {
-    (void)state;
-    struct rw rw;
-    hf_options options = rw_watchdog(ENDURING_MS);
-    rw_begin(&rw, &options);
-    hf_lock *const sides[] = {rw.read, rw.write};
+RW_CASE_WITH(C212_C213_nothing_is_left_to_renew, rw_watchdog(ENDURING_MS)) {
+    hf_lock *const sides[] = {rw->read, rw->write};
     for (int side = 0; side < 2; side++)
         for (int levels = 1; levels <= 2; levels++) {
             for (int i = 0; i < levels; i++)
                 assert_int_equal(try_as(sides[side], A), HF_OK);
             for (int i = 0; i < levels; i++)
                 assert_int_equal(hf_lock_release_as(sides[side], A), HF_OK);
-            assert_int_equal(world_stats(rw.w.client).holds, 0);
-            struct monitor *monitor = monitor_start(rw.w.server);
-            sleep_ms(ENDURING_MS / 3 + 200); /* longer than until the next renewal would be */
-            assert_int_equal(monitor_count(monitor, "EVALSHA"), 0);
+            assert_int_equal(world_stats(rw->w.client).holds, 0);
+            struct monitor *monitor = monitor_start(rw->w.server);
+            /* for longer than until the next renewal would be */
+            assert_true(HOLDS_FOR(monitor_count(monitor, "EVALSHA") == 0, ENDURING_MS / 3 + 200));
             monitor_stop(monitor);
         }
-    rw_assert_clean(&rw);
-    rw_end(&rw);
+    rw_assert_clean(rw);
 }
 
 /* Many readers of one process are renewed together, each with its own lease. */
-static void renewals_go_in_batches(void **state) {
-    (void)state;
+RW_CASE_WITH(renewals_go_in_batches, rw_watchdog(9000)) {
     enum { MANY = 250 };
-    struct rw rw;
-    hf_options options = rw_watchdog(9000);
-    rw_begin(&rw, &options);
     hf_lock *locks[MANY];
     for (int i = 0; i < MANY; i++) {
         char name[32];
         snprintf(name, sizeof name, "many-%d", i);
-        assert_int_equal(new_lock(rw.w.client, HF_READ, name, strlen(name), &locks[i]), HF_OK);
+        assert_int_equal(new_lock(rw->w.client, HF_READ, name, strlen(name), &locks[i]), HF_OK);
         assert_int_equal(acquire_as(locks[i], A, 0, i % 2 ? HF_WATCHDOG : 60000), HF_OK);
     }
-    size_t before = proxy_seen(rw.w.proxy, hfi_script_read_renew.sha1);
-    uint64_t renewed = world_stats(rw.w.client).renewals;
-    while (world_stats(rw.w.client).renewals < renewed + 2 * MANY)
-        sleep_ms(10);
-    size_t scripts = proxy_seen(rw.w.proxy, hfi_script_read_renew.sha1) - before;
+    size_t before = proxy_seen(rw->w.proxy, hfi_script_read_renew.sha1);
+    uint64_t renewed = world_stats(rw->w.client).renewals;
+    assert_true(WAIT_FOR(world_stats(rw->w.client).renewals >= renewed + 2 * MANY, HANG_MS));
+    size_t scripts = proxy_seen(rw->w.proxy, hfi_script_read_renew.sha1) - before;
     assert_true(scripts <= MANY / 4);
-    assert_int_equal(world_stats(rw.w.client).losses, 0);
+    assert_int_equal(world_stats(rw->w.client).losses, 0);
     for (int i = 0; i < MANY; i++) {
         assert_int_equal(hf_lock_release_as(locks[i], A), HF_OK);
         hf_lock_free(locks[i]);
     }
-    rw_assert_clean(&rw);
-    rw_end(&rw);
+    rw_assert_clean(rw);
 }
 
 /* ---- What others do to us ---- */
@@ -114,8 +100,7 @@ static bool is_raised_again(void *server) {
 /* Redisson's watchdog for its own readers sets what is left of the lock to its own lease, also if
  * ours is longer. Then it dies, and nobody raises it again but us; up to the end of our own lease
  * and no further. */
-static void a_fixed_read_lease_survives_the_watchdog_of_others(void **state) {
-    (void)state;
+CASE(a_fixed_read_lease_survives_the_watchdog_of_others) {
     struct rw rw;
     hf_options options = rw_watchdog(900); /* so every 300 ms */
     rw_begin(&rw, &options);
@@ -145,88 +130,61 @@ static bool lasts_long(void *server) {
 }
 
 /* A longer fixed lease inside a watchdog's: Redisson lowers that, too. */
-static void a_long_nested_lease_survives_as_well(void **state) {
-    (void)state;
-    struct rw rw;
-    hf_options options = rw_watchdog(ENDURING_MS);
-    rw_begin(&rw, &options);
-    assert_int_equal(acquire_as(rw.read, A, 0, HF_WATCHDOG), HF_OK);
-    assert_int_equal(acquire_as(rw.read, A, 0, 60000), HF_OK);
-    cmd_ok(rw.w.server, "PEXPIRE " WORLD_NAME " %d", ENDURING_MS);
-    assert_true(wait_until(lasts_long, rw.w.server, HANG_MS));
-    assert_int_equal(hf_lock_release_as(rw.read, A), HF_OK);
-    assert_int_equal(hf_lock_release_as(rw.read, A), HF_OK);
-    rw_assert_clean(&rw);
-    rw_end(&rw);
+RW_CASE_WITH(a_long_nested_lease_survives_as_well, rw_watchdog(ENDURING_MS)) {
+    assert_int_equal(acquire_as(rw->read, A, 0, HF_WATCHDOG), HF_OK);
+    assert_int_equal(acquire_as(rw->read, A, 0, 60000), HF_OK);
+    cmd_ok(rw->w.server, "PEXPIRE " WORLD_NAME " %d", ENDURING_MS);
+    assert_true(wait_until(lasts_long, rw->w.server, HANG_MS));
+    assert_int_equal(hf_lock_release_as(rw->read, A), HF_OK);
+    assert_int_equal(hf_lock_release_as(rw->read, A), HF_OK);
+    rw_assert_clean(rw);
 }
 
 /* Each side's handles hear of their side's holds. */
-static void loss_is_told_to_the_side_that_lost(void **state) {
-    (void)state;
-    struct rw rw;
+RW_CASE_WITH(loss_is_reported_to_the_side_that_lost, rw_watchdog(ENDURING_MS)) {
     struct world_events reads = {0}, writes = {0};
-    hf_options options = rw_watchdog(ENDURING_MS);
-    rw_begin(&rw, &options);
-    assert_int_equal(hf_lock_on_lost(rw.read, world_on_event, &reads), HF_OK);
-    assert_int_equal(hf_lock_on_lost(rw.write, world_on_event, &writes), HF_OK);
-    assert_int_equal(try_as(rw.read, A), HF_OK);
-    cmd_ok(rw.w.server, "DEL " WORLD_NAME);
+    assert_int_equal(hf_lock_on_lost(rw->read, world_on_event, &reads), HF_OK);
+    assert_int_equal(hf_lock_on_lost(rw->write, world_on_event, &writes), HF_OK);
+    assert_int_equal(try_as(rw->read, A), HF_OK);
+    cmd_ok(rw->w.server, "DEL " WORLD_NAME);
     assert_true(world_wait_atomic(&reads.losses, 1, HANG_MS));
-    assert_int_equal(hf_lock_release_as(rw.read, A), HF_ELOST);
-    assert_int_equal(try_as(rw.write, A), HF_OK);
-    cmd_ok(rw.w.server, "DEL " WORLD_NAME);
+    assert_int_equal(hf_lock_release_as(rw->read, A), HF_ELOST);
+    assert_int_equal(try_as(rw->write, A), HF_OK);
+    cmd_ok(rw->w.server, "DEL " WORLD_NAME);
     assert_true(world_wait_atomic(&writes.losses, 1, HANG_MS));
-    assert_int_equal(hf_lock_release_as(rw.write, A), HF_ELOST);
+    assert_int_equal(hf_lock_release_as(rw->write, A), HF_ELOST);
     assert_int_equal(atomic_load(&reads.losses), 1);
     assert_int_equal(atomic_load(&writes.losses), 1);
-    assert_int_equal(world_stats(rw.w.client).losses, 2);
-    rw_end(&rw);
+    assert_int_equal(world_stats(rw->w.client).losses, 2);
 }
 
 /* The lock is there, and so is our field, but no key of ours: to everybody else we are gone. */
-static void a_reader_whose_keys_are_gone_is_lost(void **state) {
-    (void)state;
-    struct rw rw;
+RW_CASE_WITH(a_reader_whose_keys_are_gone_is_lost, rw_watchdog(ENDURING_MS)) {
     struct world_events events = {0};
     char key[160];
-    hf_options options = rw_watchdog(ENDURING_MS);
-    rw_begin(&rw, &options);
-    assert_int_equal(hf_lock_on_lost(rw.read, world_on_event, &events), HF_OK);
-    assert_int_equal(try_as(rw.rival_read, B), HF_OK);
+    assert_int_equal(hf_lock_on_lost(rw->read, world_on_event, &events), HF_OK);
+    assert_int_equal(try_as(rw->rival_read, B), HF_OK);
     const int64_t leases[] = {HF_WATCHDOG, 60000};
     for (int i = 0; i < 2; i++) { /* also with a fixed lease, long before its end */
-        assert_int_equal(acquire_as(rw.read, A, 0, leases[i]), HF_OK);
-        rw_hold_key(rw.w.client, A, 1, key);
-        cmd_ok(rw.w.server, "DEL %s", key);
+        assert_int_equal(acquire_as(rw->read, A, 0, leases[i]), HF_OK);
+        rw_hold_key(rw->w.client, A, 1, key);
+        cmd_ok(rw->w.server, "DEL %s", key);
         assert_true(world_wait_atomic(&events.losses, i + 1, HANG_MS));
-        assert_int_equal(hf_lock_release_as(rw.read, A), HF_ELOST);
-        assert_true(rw_held(rw.rival_read, B));
+        assert_int_equal(hf_lock_release_as(rw->read, A), HF_ELOST);
+        assert_true(rw_held(rw->rival_read, B));
     }
     /* Found by the owner itself, before any renewal. */
-    assert_int_equal(try_as(rw.rival_read, C), HF_OK);
-    assert_int_equal(acquire_as(rw.rival_read, C, 0, HF_WATCHDOG), HF_OK);
+    assert_int_equal(try_as(rw->rival_read, C), HF_OK);
+    assert_int_equal(acquire_as(rw->rival_read, C, 0, HF_WATCHDOG), HF_OK);
     for (int level = 1; level <= 2; level++) {
-        rw_hold_key(rw.w.rival, C, level, key);
-        cmd_ok(rw.w.server, "DEL %s", key);
+        rw_hold_key(rw->w.rival, C, level, key);
+        cmd_ok(rw->w.server, "DEL %s", key);
     }
-    assert_int_equal(try_as(rw.rival_read, C), HF_ELOST);
-    assert_int_equal(try_as(rw.rival_read, C), HF_OK);
-    assert_int_equal(hf_lock_release_as(rw.rival_read, C), HF_OK);
-    assert_int_equal(hf_lock_release_as(rw.rival_read, B), HF_OK);
-    rw_assert_clean(&rw);
-    rw_end(&rw);
+    assert_int_equal(try_as(rw->rival_read, C), HF_ELOST);
+    assert_int_equal(try_as(rw->rival_read, C), HF_OK);
+    assert_int_equal(hf_lock_release_as(rw->rival_read, C), HF_OK);
+    assert_int_equal(hf_lock_release_as(rw->rival_read, B), HF_OK);
+    rw_assert_clean(rw);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(C096_both_sides_are_renewed),
-        cmocka_unit_test(C111_C112_dead_readers_are_not_kept_alive),
-        cmocka_unit_test(C212_C213_nothing_is_left_to_renew),
-        cmocka_unit_test(a_fixed_read_lease_survives_the_watchdog_of_others),
-        cmocka_unit_test(a_long_nested_lease_survives_as_well),
-        cmocka_unit_test(loss_is_told_to_the_side_that_lost),
-        cmocka_unit_test(a_reader_whose_keys_are_gone_is_lost),
-        cmocka_unit_test(renewals_go_in_batches),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -7,8 +7,9 @@
  * printed; HF_SEED repeats one. HF_SOAK makes it a minute.
  */
 #include "lock/readwrite.h"
-
-#include <time.h>
+#include "support/case.h"
+#include "support/crowd.h"
+#include "support/random.h"
 
 enum { CLIENTS = 4, THREADS = 16 };
 
@@ -24,7 +25,6 @@ struct arena {
 
 struct fighter {
     struct arena *arena;
-    pthread_t thread;
     int client;
     unsigned seed;
 };
@@ -102,13 +102,6 @@ static void *fight(void *arg) {
     return NULL;
 }
 
-static unsigned choose_seed(void) {
-    const char *given = getenv("HF_SEED");
-    unsigned seed = given != NULL ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL);
-    print_message("HF_SEED=%u\n", seed);
-    return seed;
-}
-
 static void open_arena(struct arena *arena, int clients) {
     hf_options options = world_options();
     memset(arena, 0, sizeof *arena);
@@ -138,20 +131,19 @@ static void close_arena(struct arena *arena, int clients) {
 
 static void fight_all(struct arena *arena, int threads, int clients) {
     struct fighter fighters[THREADS];
-    unsigned seed = choose_seed();
+    struct crowd crowd = {0};
+    unsigned seed = (unsigned)random_seed();
     for (int i = 0; i < threads; i++) {
         fighters[i] = (struct fighter){
             .arena = arena, .client = i % clients, .seed = seed + 977u * (unsigned)i};
-        assert_int_equal(pthread_create(&fighters[i].thread, NULL, fight, &fighters[i]), 0);
+        crowd_add(&crowd, fight, &fighters[i]);
     }
-    for (int i = 0; i < threads; i++)
-        assert_int_equal(pthread_join(fighters[i].thread, NULL), 0);
+    crowd_join(&crowd);
     print_message("%lld writes, %lld reads, %lld given up\n", (long long)arena->written,
                   (long long)arena->read, (long long)arena->timed_out);
 }
 
-static void C108_threads_of_one_client(void **state) {
-    (void)state;
+CASE(C108_threads_of_one_client) {
     struct arena arena;
     open_arena(&arena, 1);
     arena.rounds = 10;
@@ -159,8 +151,7 @@ static void C108_threads_of_one_client(void **state) {
     close_arena(&arena, 1);
 }
 
-static void C109_C110_many_clients(void **state) {
-    (void)state;
+CASE(C109_C110_many_clients) {
     struct arena arena;
     open_arena(&arena, CLIENTS);
     arena.rounds = 25;
@@ -168,8 +159,7 @@ static void C109_C110_many_clients(void **state) {
     close_arena(&arena, CLIENTS);
 }
 
-static void everything_at_once(void **state) {
-    (void)state;
+CASE(everything_at_once) {
     struct arena arena;
     open_arena(&arena, CLIENTS);
     arena.end_ms = now_ms() + (getenv("HF_SOAK") != NULL ? 60000 : 4000);
@@ -178,11 +168,4 @@ static void everything_at_once(void **state) {
     close_arena(&arena, CLIENTS);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(C108_threads_of_one_client),
-        cmocka_unit_test(C109_C110_many_clients),
-        cmocka_unit_test(everything_at_once),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -1,11 +1,13 @@
 /*
- * A release whose turn comes while somebody waits for it is not one that was left to the keeper (src/core/release.c):
- * it counts as one that somebody cares for, and has its caller's time.
+ * A release that gets its turn while its caller waits is not one that was left to the keeper
+ * (src/core/verb/release.c): it counts as awaited, and has its caller's time limit.
  *
- * What is counted is the core's own, and nothing that a caller sees while it is off by one or two, so it is looked at there.
+ * The counter is the core's own. No caller can see that it is off by one or two, so the test reads
+ * it there.
  */
-#include "core/op.h"
-#include "lock/world.h"
+#include "core/op/op.h"
+#include "support/case.h"
+#include "support/world.h"
 
 #define OWNER 9
 
@@ -18,9 +20,8 @@ static bool is_awaited(void *arg) {
     return atomic_load(&((struct hf_op *)arg)->complete) == HFI_AWAITED;
 }
 
-/* An acquire of the same owner is on its way, so the release is in line until that is answered. */
-static void one_that_is_awaited_in_line(void **state) {
-    (void)state;
+/* An acquire of the same owner is on its way, so the release is in the queue until that is answered. */
+CASE(a_queued_one_that_is_awaited) {
     struct world w;
     hf_op *acquire, *release;
     hf_acquire_options options = world_wait_for(0, HF_WATCHDOG);
@@ -47,9 +48,4 @@ static void one_that_is_awaited_in_line(void **state) {
     world_end(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_that_is_awaited_in_line),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

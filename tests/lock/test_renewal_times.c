@@ -1,26 +1,30 @@
 /*
- * When renewals are sent, what is said about them, and how much time a hold is said to have.
+ * When renewals are sent, what is reported about them, and how much time a hold has left.
  *
- * A lease counts from when it was asked for, so the next renewal is planned from there, too: the
- * time that an answer took must not be counted twice. What is overcome without anybody's doing is
- * no failure and no warning. And what is left of a hold is never said to be more than it is.
+ * A lease counts from when it was requested, so the next renewal is planned from then, too: the
+ * time that the reply took must not count twice. A problem that passes by itself is neither a
+ * failure nor a warning. And the remaining time is never overstated.
  */
-#include "lock/world.h"
+#include "support/case.h"
+#include "support/world.h"
 
 #include <string.h>
 #include <time.h>
 
+/* It is about when renewals are sent: the server stops and goes on at these times, whatever happens meanwhile. */
+static void sleep_until(int64_t at_ms) {
+    sleep_ms(at_ms - now_ms());
+}
+
 static bool reach_renewals(struct world *w, uint64_t wanted) {
-    for (int64_t start_ms = now_ms(); now_ms() - start_ms < HANG_MS; sleep_ms(2))
-        if (world_stats(w->client).renewals >= wanted || world_stats(w->client).losses > 0)
-            return world_stats(w->client).losses == 0;
-    return false;
+    return WAIT_FOR(world_stats(w->client).renewals >= wanted || world_stats(w->client).losses > 0,
+                    HANG_MS) &&
+           world_stats(w->client).losses == 0;
 }
 
 /* The first pause makes the answer late, the second is longer than what the next plan would leave
  * if it began at that answer. */
-static void two_pauses_of_the_server_do_not_lose_a_hold_that_has_time(void **state) {
-    (void)state;
+CASE(two_pauses_of_the_server_do_not_lose_a_hold_that_has_time) {
     struct world w;
     struct world_events events = {0};
     hf_options options = world_options();
@@ -31,14 +35,14 @@ static void two_pauses_of_the_server_do_not_lose_a_hold_that_has_time(void **sta
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     assert_true(reach_renewals(&w, 1));
     int64_t start_ms = now_ms();
-    sleep_ms(1350);
+    sleep_until(start_ms + 1350);
     server_freeze(server); /* the next is due after 1500 ms, or a little earlier */
-    sleep_ms(start_ms + 2750 - now_ms());
+    sleep_until(start_ms + 2750);
     server_unfreeze(server);
     assert_true(reach_renewals(&w, 2));
-    sleep_ms(start_ms + 4000 - now_ms());
+    sleep_until(start_ms + 4000);
     server_freeze(server);
-    sleep_ms(start_ms + 6100 - now_ms()); /* what that renewal gave has ended by then */
+    sleep_until(start_ms + 6100); /* what that renewal gave has ended by then */
     server_unfreeze(server);
     assert_true(reach_renewals(&w, world_stats(w.client).renewals + 1));
     assert_int_equal(atomic_load(&events.losses), 0);
@@ -49,20 +53,14 @@ static void two_pauses_of_the_server_do_not_lose_a_hold_that_has_time(void **sta
 }
 
 /* A connection that has gone silent for a third of the lease is not asked a second time. */
-static void a_dead_connection_does_not_cost_the_hold(void **state) {
-    (void)state;
-    struct world w;
-    hf_options options = world_options();
-    options.watchdog_ms = ENDURING_MS;
-    options.cmd_timeout_ms = 60000;
-    world_begin(&w, &options);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    assert_true(reach_renewals(&w, 1));
-    assert_true(proxy_freeze_connections(w.proxy, WORLD_RENEW) > 0);
-    assert_true(reach_renewals(&w, world_stats(w.client).renewals + 2));
-    proxy_heal(w.proxy);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
+WORLD_CASE_WITH(a_dead_connection_does_not_cost_the_hold, world_options(),
+                options.watchdog_ms = ENDURING_MS, options.cmd_timeout_ms = 60000) {
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_true(reach_renewals(w, 1));
+    assert_true(proxy_freeze_connections(w->proxy, WORLD_RENEW) > 0);
+    assert_true(reach_renewals(w, world_stats(w->client).renewals + 2));
+    proxy_heal(w->proxy);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
 }
 
 /* ---- What is said ---- */
@@ -75,8 +73,7 @@ static void count_warnings(hf_log_level level, const char *message, void *user) 
         atomic_fetch_add(&warnings, 1);
 }
 
-static void a_script_that_has_to_be_loaded_is_no_failed_renewal(void **state) {
-    (void)state;
+CASE(a_script_that_has_to_be_loaded_is_no_failed_renewal) {
     struct world w;
     hf_options options = world_options();
     options.watchdog_ms = ENDURING_MS;
@@ -104,19 +101,16 @@ static int64_t now_us(void) {
 
 /* If a call begins and ends in one and the same millisecond, it is known from when the lease
  * counts, and so when it ends. */
-static void remaining_ms_is_never_too_much(void **state) {
-    (void)state;
+WORLD_CASE(remaining_ms_is_never_too_much) {
     enum { LEASE_MS = 60000, WANTED = 100 };
-    struct world w;
     int known = 0;
-    world_begin(&w, NULL);
     for (int i = 0; i < 20000 && known < WANTED; i++) {
         hf_acquire_options options = world_wait_for(HF_FOREVER, LEASE_MS);
         hf_result result = HF_RESULT_INIT;
         int64_t before_us = now_us();
-        assert_int_equal(hf_lock_acquire_with(w.rival_lock, &options, &result), HF_OK);
+        assert_int_equal(hf_lock_acquire_with(w->rival_lock, &options, &result), HF_OK);
         int64_t after_us = now_us();
-        int64_t left_ms = hf_lock_remaining_ms(w.rival_lock);
+        int64_t left_ms = hf_lock_remaining_ms(w->rival_lock);
         int64_t end_us = (before_us / 1000 + LEASE_MS) * 1000;
         if (before_us / 1000 == after_us / 1000) {
             known++;
@@ -124,18 +118,9 @@ static void remaining_ms_is_never_too_much(void **state) {
             assert_true(after_us + left_ms * 1000 <= end_us);
         }
         assert_true(left_ms >= LEASE_MS - (after_us - before_us) / 1000 - 1000);
-        assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+        assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     }
     assert_int_equal(known, WANTED);
-    world_end(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_pauses_of_the_server_do_not_lose_a_hold_that_has_time),
-        cmocka_unit_test(a_dead_connection_does_not_cost_the_hold),
-        cmocka_unit_test(a_script_that_has_to_be_loaded_is_no_failed_renewal),
-        cmocka_unit_test(remaining_ms_is_never_too_much),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -6,7 +6,8 @@
  * kernel's. Leases, waits, renewals and late copies must behave as ever, because deadlines are on a
  * clock that only goes forward and `not-after` is computed from what the server says.
  */
-#include "lock/world.h"
+#include "support/case.h"
+#include "support/world.h"
 
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -51,8 +52,7 @@ int gettimeofday(struct timeval *restrict tv, void *restrict tz) {
     return 0;
 }
 
-static void rule11_wall_clock_jumps(void **state) {
-    (void)state;
+CASE(R11_wall_clock_jumps) {
     struct world w;
     struct world_caller waiter;
     struct world_events events = {0};
@@ -90,9 +90,4 @@ static void rule11_wall_clock_jumps(void **state) {
     atomic_store(&jumping, false);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rule11_wall_clock_jumps),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

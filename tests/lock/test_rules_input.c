@@ -1,12 +1,14 @@
 /*
- * Rules 12 and 13: bad input is refused before anything is sent, and the library is a quiet guest.
+ * R10, R12, R13: bad input is refused before anything is sent, errors are distinct, and the library is
+ * silent.
  *
  * That nothing was sent is seen in the client's own counter and, from outside, at the proxy. The
- * guest's manners (no output, no signal handlers, no SIGPIPE) are seen from a process of their own,
+ * rules for a library (no output, no signal handlers, no SIGPIPE) are seen from a process of their own,
  * whose standard streams are pipes to the test.
  */
-#include "lock/world.h"
+#include "support/case.h"
 #include "support/new_lock.h"
+#include "support/world.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,83 +47,71 @@ static int acquire_lease_async(hf_lock *lock, int64_t lease_ms) {
     return err;
 }
 
-static void U01_U02_leases(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
+WORLD_CASE(U01_U02_leases) {
     for (int held = 0; held < 2; held++) {
         for (size_t i = 0; i < sizeof bad_leases / sizeof bad_leases[0]; i++) {
-            assert_refused(&w, acquire_lease(w.lock, bad_leases[i]));
-            assert_refused(&w, acquire_lease_async(w.lock, bad_leases[i]));
-            assert_refused(&w, hf_lock_extend(w.lock, bad_leases[i]));
+            assert_refused(w, acquire_lease(w->lock, bad_leases[i]));
+            assert_refused(w, acquire_lease_async(w->lock, bad_leases[i]));
+            assert_refused(w, hf_lock_extend(w->lock, bad_leases[i]));
         }
-        assert_refused(&w, hf_lock_extend(w.lock, 0));
-        assert_int_equal(world_count(&w, w.owner), held);
+        assert_refused(w, hf_lock_extend(w->lock, 0));
+        assert_int_equal(world_count(w, w->owner), held);
         if (held == 0) {
-            assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+            assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
             /* or it would have something to say meanwhile */
-            assert_true(world_wait_verified(&w, HANG_MS));
+            assert_true(world_wait_verified(w, HANG_MS));
         }
     }
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
 
     /* The largest that is allowed works, also as an extension: never a key without a lease. */
-    assert_int_equal(acquire_lease(w.lock, HF_LEASE_MAX_MS), HF_OK);
-    assert_true(server_is_other(w.server) ||
-                pttl(w.server, WORLD_NAME) > HF_LEASE_MAX_MS - HANG_MS);
-    assert_int_equal(hf_lock_extend(w.lock, HF_LEASE_MAX_MS), HF_OK);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    int err = acquire_lease(w.lock, 1); /* and the smallest, if it is not over when we hear of it */
+    assert_int_equal(acquire_lease(w->lock, HF_LEASE_MAX_MS), HF_OK);
+    assert_true(server_is_other(w->server) ||
+                pttl(w->server, WORLD_NAME) > HF_LEASE_MAX_MS - HANG_MS);
+    assert_int_equal(hf_lock_extend(w->lock, HF_LEASE_MAX_MS), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    int err =
+        acquire_lease(w->lock, 1); /* and the smallest, if it is not over when we hear of it */
     assert_true(err == HF_OK || err == HF_ETIMEDOUT);
-    assert_true(world_wait_free(&w, HANG_MS));
-    sleep_ms(2); /* the server reads its clock in whole milliseconds too */
-    assert_int_equal(hf_lock_release(w.lock), err == HF_OK ? HF_ELOST : HF_ENOTOWNER);
-    world_end(&w);
+    assert_true(world_wait_free(w, HANG_MS));
+    server_wait_clock(world_server(), 2); /* the server reads its clock in whole milliseconds too */
+    assert_int_equal(hf_lock_release(w->lock), err == HF_OK ? HF_ELOST : HF_ENOTOWNER);
 }
 
-static void rule12_waits_and_sizes(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(R12_waits_and_sizes) {
     hf_acquire_options options = HF_ACQUIRE_INIT;
-    world_begin(&w, NULL);
-    assert_refused(&w, hf_lock_acquire_for(w.lock, -2));
-    assert_refused(&w, hf_lock_acquire_for(w.lock, INT64_MIN));
+    assert_refused(w, hf_lock_acquire_for(w->lock, -2));
+    assert_refused(w, hf_lock_acquire_for(w->lock, INT64_MIN));
     options.size = 0;
-    assert_refused(&w, hf_lock_acquire_with(w.lock, &options, NULL));
+    assert_refused(w, hf_lock_acquire_with(w->lock, &options, NULL));
     options.size = 1 << 20;
-    assert_refused(&w, hf_lock_acquire_with(w.lock, &options, NULL));
-    assert_refused(&w, hf_lock_acquire(NULL));
-    assert_refused(&w, hf_lock_release(NULL));
-    world_end(&w);
+    assert_refused(w, hf_lock_acquire_with(w->lock, &options, NULL));
+    assert_refused(w, hf_lock_acquire(NULL));
+    assert_refused(w, hf_lock_release(NULL));
 }
 
 /* Owners are numbers that the caller chose, or that came from the library. */
-static void U09_rule12_owners(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(U09_R12_owners) {
     hf_acquire_options options;
     bool flag;
     int64_t number;
-    world_begin(&w, NULL);
     const hf_owner bad[] = {UINT64_MAX, (hf_owner)1 << 63, hf_owner_new() + 1000000};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         options = (hf_acquire_options)HF_ACQUIRE_INIT;
         options.owner = bad[i];
-        assert_refused(&w, hf_lock_acquire_with(w.lock, &options, NULL));
-        assert_refused(&w, hf_lock_release_as(w.lock, bad[i]));
-        assert_refused(&w, hf_lock_extend_as(w.lock, bad[i], 1000));
-        assert_refused(&w, hf_lock_is_mine_as(w.lock, bad[i], &flag));
-        assert_refused(&w, hf_lock_hold_count_as(w.lock, bad[i], &number));
+        assert_refused(w, hf_lock_acquire_with(w->lock, &options, NULL));
+        assert_refused(w, hf_lock_release_as(w->lock, bad[i]));
+        assert_refused(w, hf_lock_extend_as(w->lock, bad[i], 1000));
+        assert_refused(w, hf_lock_is_mine_as(w->lock, bad[i], &flag));
+        assert_refused(w, hf_lock_hold_count_as(w->lock, bad[i], &number));
     }
     options = (hf_acquire_options)HF_ACQUIRE_INIT;
     options.owner = 4294967295u; /* the last of the caller's own */
-    assert_int_equal(hf_lock_acquire_with(w.lock, &options, NULL), HF_OK);
-    assert_int_equal(hf_lock_release_as(w.lock, options.owner), HF_OK);
-    world_end(&w);
+    assert_int_equal(hf_lock_acquire_with(w->lock, &options, NULL), HF_OK);
+    assert_int_equal(hf_lock_release_as(w->lock, options.owner), HF_OK);
 }
 
-static void U04_U08_names(void **state) {
-    (void)state;
+CASE(U04_U08_names) {
     server_redis_only(world_server(), "a path has rules of its own (zk.lock)");
     struct world w;
     hf_lock *lock = NULL;
@@ -156,8 +146,7 @@ static void U04_U08_names(void **state) {
     world_end(&w);
 }
 
-static void U07_binary_names(void **state) {
-    (void)state;
+CASE(U07_binary_names) {
     server_redis_only(world_server(), "a path is text");
     static const struct {
         const char *bytes;
@@ -200,8 +189,7 @@ static void refuse_options(hf_options options) {
     assert_true(hf_last_error()->text[0] != '\0');
 }
 
-static void rule12_options_of_a_client(void **state) {
-    (void)state;
+CASE(R12_options_of_a_client) {
     hf_options options = HF_OPTIONS_INIT;
     options.cmd_timeout_ms = 0;
     refuse_options(options);
@@ -235,9 +223,9 @@ static void rule12_options_of_a_client(void **state) {
     assert_int_equal(hf_open(server_url(world_server()), NULL, NULL), HF_EINVAL);
 }
 
-/* ---- A quiet guest ---- */
+/* ---- A quiet library ---- */
 
-struct guest {
+struct process {
     struct world *world;
     int out;
 };
@@ -258,15 +246,15 @@ static void *keep_asking(void *arg) {
 }
 
 /* Uses everything while the network is bad. The result is what was wrong. */
-static int be_a_guest(void *arg) {
-    struct guest *guest = arg;
+static int use_the_library(void *arg) {
+    struct process *process = arg;
     struct sigaction before[65], after;
     for (int i = 1; i < 65; i++)
         if (sigaction(i, NULL, &before[i]) != 0)
             before[i].sa_handler = SIG_ERR;
     if (before[SIGPIPE].sa_handler != SIG_DFL)
         return 20;
-    if (dup2(guest->out, 1) < 0 || dup2(guest->out, 2) < 0)
+    if (dup2(process->out, 1) < 0 || dup2(process->out, 2) < 0)
         return 21;
 
     hf_options options = world_options();
@@ -274,7 +262,7 @@ static int be_a_guest(void *arg) {
     options.connect_timeout_ms = 300;
     hf_client *client;
     hf_lock *lock;
-    if (hf_open(server_url(guest->world->server), &options, &client) != HF_OK ||
+    if (hf_open(server_url(process->world->server), &options, &client) != HF_OK ||
         hf_lock_new(client, "guest", &lock) != HF_OK || hf_lock_acquire(lock) != HF_OK)
         return 22;
     struct asker asker = {.lock = lock}; /* writes to connections that the server is closing */
@@ -283,13 +271,13 @@ static int be_a_guest(void *arg) {
         if (pthread_create(&threads[i], NULL, keep_asking, &asker) != 0)
             return 26;
     for (int64_t start_ms = now_ms(); now_ms() - start_ms < 1000;) {
-        cmd_ok(guest->world->server, "CLIENT KILL TYPE normal SKIPME yes");
-        cmd_ok(guest->world->server, "CLIENT KILL TYPE pubsub");
+        cmd_ok(process->world->server, "CLIENT KILL TYPE normal SKIPME yes");
+        cmd_ok(process->world->server, "CLIENT KILL TYPE pubsub");
     }
     atomic_store(&asker.stop, true);
     for (int i = 0; i < 4; i++)
         pthread_join(threads[i], NULL);
-    cmd_ok(guest->world->server, "SET other text");
+    cmd_ok(process->world->server, "SET other text");
     hf_lock_free(lock);
     if (hf_lock_new(client, "other", &lock) != HF_OK || hf_lock_try(lock) == HF_OK)
         return 23;
@@ -305,15 +293,29 @@ static int be_a_guest(void *arg) {
     return 0;
 }
 
-static void rule13_no_output_no_handlers_no_sigpipe(void **state) {
-    (void)state;
+CASE(R10_every_error_has_a_code_a_name_and_a_text) {
+#define CODE(name, number, text) name,
+    static const int codes[] = {HF_ERRORS(CODE)};
+#undef CODE
+    enum { CODES = sizeof codes / sizeof *codes };
+    for (int i = 0; i < CODES; i++) {
+        assert_true(codes[i] < 0);
+        for (int j = 0; j < i; j++) {
+            assert_int_not_equal(codes[i], codes[j]);
+            assert_string_not_equal(hf_error_name(codes[i]), hf_error_name(codes[j]));
+            assert_string_not_equal(hf_strerror(codes[i]), hf_strerror(codes[j]));
+        }
+    }
+}
+
+CASE(R13_no_output_no_handlers_no_sigpipe) {
     server_redis_only(world_server(), "CLIENT KILL");
     struct world w = {.server = server_start(NULL)};
     int pipe_fds[2];
     char text[512];
     assert_int_equal(pipe2(pipe_fds, O_CLOEXEC), 0);
-    struct guest guest = {.world = &w, .out = pipe_fds[1]};
-    pid_t pid = run_child(be_a_guest, &guest);
+    struct process process = {.world = &w, .out = pipe_fds[1]};
+    pid_t pid = run_child(use_the_library, &process);
     close(pipe_fds[1]);
     ssize_t got = read(pipe_fds[0], text, sizeof text - 1); /* until the child has ended */
     assert_true(expect_exit(pid, 0, HANG_MS));
@@ -323,15 +325,4 @@ static void rule13_no_output_no_handlers_no_sigpipe(void **state) {
     server_free(w.server);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(U01_U02_leases),
-        cmocka_unit_test(rule12_waits_and_sizes),
-        cmocka_unit_test(U09_rule12_owners),
-        cmocka_unit_test(U04_U08_names),
-        cmocka_unit_test(U07_binary_names),
-        cmocka_unit_test(rule12_options_of_a_client),
-        cmocka_unit_test(rule13_no_output_no_handlers_no_sigpipe),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

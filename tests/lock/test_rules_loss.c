@@ -1,11 +1,12 @@
 /*
- * Rule 6: loss is never silent, and is told once.
+ * R06: no loss is silent, and each is reported once.
  *
  * A held key is taken away behind the holder's back in every way a server knows (deleted, flushed,
  * evicted, broken, replaced), and each time the holder must hear of it by callback, descriptor, the
  * next call and the counter: once each. And nothing puts the key back.
  */
-#include "lock/world.h"
+#include "support/case.h"
+#include "support/world.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@ static void listen_to(struct listener *listener, hf_lock *lock) {
 }
 
 /* Lost, and everybody knows: exactly once. */
-static void assert_told_once(struct world *w, struct listener *listener, uint64_t losses) {
+static void assert_notified_once(struct world *w, struct listener *listener, uint64_t losses) {
     uint64_t count = 0;
     assert_true(world_wait_atomic(&listener->events.losses, 1, HANG_MS));
     assert_int_equal(read(listener->fd, &count, sizeof count), (int)sizeof count);
@@ -77,8 +78,7 @@ static void (*const ways[])(struct world *w) = {take_away_del,    take_away_flus
 /* The first of them need no keys. */
 #define WAYS (server_is_other(world_server()) ? 3 : sizeof ways / sizeof ways[0])
 
-static void rule6_renewal_finds_the_loss(void **state) {
-    (void)state;
+CASE(R06_renewal_finds_the_loss) {
     for (size_t i = 0; i < WAYS; i++) {
         struct world w;
         struct listener listener;
@@ -89,7 +89,7 @@ static void rule6_renewal_finds_the_loss(void **state) {
         assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
         assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
         ways[i](&w);
-        assert_told_once(&w, &listener, 1);
+        assert_notified_once(&w, &listener, 1);
         assert_true(world_free(&w) || ways[i] == take_away_steal || ways[i] == take_away_replace);
         server_drop(w.server, WORLD_NAME);
         world_end(&w);
@@ -97,8 +97,7 @@ static void rule6_renewal_finds_the_loss(void **state) {
 }
 
 /* The watchdog is far away: the next call is first to know. */
-static void rule6_next_call_finds_the_loss(void **state) {
-    (void)state;
+CASE(R06_next_call_finds_the_loss) {
     server_redis_only(world_server(), "a thief in the hash");
     for (int call = 0; call < 3; call++) {
         struct world w;
@@ -122,51 +121,41 @@ static void rule6_next_call_finds_the_loss(void **state) {
     }
 }
 
-static void rule6_deadline_of_a_fixed_lease(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(R06_deadline_of_a_fixed_lease) {
     struct listener listener;
-    world_begin(&w, NULL);
-    listen_to(&listener, w.lock);
+    listen_to(&listener, w->lock);
     hf_acquire_options fixed = world_wait_for(0, 4000); /* warned a second before */
     int64_t start_ms = now_ms();
-    assert_int_equal(hf_lock_acquire_with(w.lock, &fixed, NULL), HF_OK);
+    assert_int_equal(hf_lock_acquire_with(w->lock, &fixed, NULL), HF_OK);
     assert_true(world_wait_atomic(&listener.events.warnings, 1, HANG_MS));
     assert_int_equal(atomic_load(&listener.events.lost_when_warned), 0); /* it comes before */
     int64_t left_ms = atomic_load(&listener.events.warned_with_ms);
     assert_true(left_ms > 0 && left_ms <= 1000);
     assert_true(world_wait_atomic(&listener.events.losses, 1, HANG_MS));
-    assert_true(now_ms() - start_ms >= 4000);
-    assert_told_once(&w, &listener, 1);
-    world_end(&w);
+    assert_true(now_ms() - start_ms >= trusted_ms(4000));
+    assert_notified_once(w, &listener, 1);
 }
 
 /* Both directions dead: a warning with time left, then the loss, no later than the lease. */
-static void rule6_warned_before_the_deadline(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE_WITH(R06_warned_before_the_deadline, world_options(),
+                options.watchdog_ms = ENDURING_MS) {
     struct listener listener;
-    hf_options options = world_options();
-    options.watchdog_ms = ENDURING_MS;
-    world_begin(&w, &options);
-    listen_to(&listener, w.lock);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    proxy_blackhole(w.proxy, true, true);
+    listen_to(&listener, w->lock);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    proxy_blackhole(w->proxy, true, true);
     assert_true(world_wait_atomic(&listener.events.warnings, 1, HANG_MS));
     assert_int_equal(atomic_load(&listener.events.lost_when_warned), 0);
     int64_t left_ms = atomic_load(&listener.events.warned_with_ms);
     assert_true(left_ms > 0 && left_ms <= ENDURING_MS / 2);
-    assert_true(hf_lock_remaining_ms(w.lock) > 0);
+    assert_true(hf_lock_remaining_ms(w->lock) > 0);
     assert_true(world_wait_atomic(&listener.events.losses, 1, HANG_MS));
-    assert_true(hf_lock_remaining_ms(w.lock) == 0);
-    assert_true(world_wait_free(&w, HANG_MS)); /* at the server too; ours was never later */
-    assert_told_once(&w, &listener, 1);
+    assert_true(hf_lock_remaining_ms(w->lock) == 0);
+    assert_true(world_wait_free(w, HANG_MS)); /* at the server too; ours was never later */
+    assert_notified_once(w, &listener, 1);
     assert_int_equal(atomic_load(&listener.events.warnings), 1);
-    world_end(&w);
 }
 
-static void U37_evicted(void **state) {
-    (void)state;
+CASE(U37_evicted) {
     server_redis_only(world_server(), "nothing is evicted there");
     struct world w;
     struct listener listener;
@@ -182,19 +171,10 @@ static void U37_evicted(void **state) {
         freeReplyObject(cmd(server, "SET filler-%d %1024d", i, i)); /* the last may be refused */
     assert_true(world_free(&w));
     cmd_ok(server, "CONFIG SET maxmemory 0");
-    assert_told_once(&w, &listener, 1);
+    assert_notified_once(&w, &listener, 1);
     assert_true(world_free(&w));
     world_end(&w);
     server_free(server);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rule6_renewal_finds_the_loss),
-        cmocka_unit_test(rule6_next_call_finds_the_loss),
-        cmocka_unit_test(rule6_deadline_of_a_fixed_lease),
-        cmocka_unit_test(rule6_warned_before_the_deadline),
-        cmocka_unit_test(U37_evicted),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -8,8 +8,9 @@
  * goes on from there. A second run fails everything from the n-th call on, and lets the client be
  * closed so.
  */
-#include "lock/world.h"
+#include "support/case.h"
 #include "support/memory.h"
+#include "support/world.h"
 
 #include <hiredis/hiredis.h>
 #include <stdio.h>
@@ -79,8 +80,9 @@ static void scene_contended(struct stage *stage) {
     hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
     options.owner = 7;
     world_call_acquire(&waiter, stage->lock, options);
-    assert_allowed(hf_lock_acquire_for(stage->lock, 20)); /* one more in the line */
-    sleep_ms(10);
+    assert_allowed(hf_lock_acquire_for(stage->lock, 20)); /* one more in the queue */
+    /* for it to wait; if it does not yet, that is fine, too */
+    (void)HOLDS_FOR(!atomic_load(&waiter.done), 10);
     assert_int_equal(hf_lock_release(stage->rival_lock), HF_OK);
     int err = world_join(&waiter);
     assert_allowed(err);
@@ -132,7 +134,8 @@ static void scene_waiters(struct stage *stage) {
         int err = hf_lock_acquire_start(stage->lock, &options, NULL, NULL, &ops[i]);
         assert_true(err == HF_OK || err == HF_ENOMEM);
     }
-    sleep_ms(10); /* or else the first had not begun to wait: that, too, must be fine */
+    (void)WAIT_FOR(world_channels(stage->server) > 0,
+                   10); /* the first waits, or not yet: that, too, must be fine */
     hf_op_cancel(ops[0]);
     assert_int_equal(hf_lock_release(stage->rival_lock), HF_OK);
     int held = 0;
@@ -161,14 +164,12 @@ static void scene_waiters(struct stage *stage) {
 
 static void scene_renewed(struct stage *stage) {
     struct world_events events = {0};
-    int told = hf_lock_on_lost(stage->lock, world_on_event, &events);
-    assert_true(told == HF_OK || told == HF_ENOMEM);
+    int notified = hf_lock_on_lost(stage->lock, world_on_event, &events);
+    assert_true(notified == HF_OK || notified == HF_ENOMEM);
     int err = hf_lock_acquire_for(stage->lock, 2000);
     assert_allowed(err);
     if (err == HF_OK) {
-        for (int64_t start_ms = now_ms(); now_ms() - start_ms < HANG_MS; sleep_ms(1))
-            if (world_stats(stage->client).renewals >= 1)
-                break;
+        (void)WAIT_FOR(world_stats(stage->client).renewals >= 1, HANG_MS);
         hf_stats stats = world_stats(stage->client);
         if (stats.renewals == 0)
             fail_msg("never renewed: %d failures, %d losses, allocation %ld of %ld",
@@ -176,10 +177,9 @@ static void scene_renewed(struct stage *stage) {
                      atomic_load(&stage->memory.fail_at), atomic_load(&stage->memory.calls));
         assert_int_equal(world_stats(stage->client).losses, 0);
         cmd_ok(stage->server, "DEL %s", WORLD_NAME);
-        if (told == HF_OK)
+        if (notified == HF_OK)
             assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
-        while (world_stats(stage->client).losses == 0)
-            sleep_ms(1);
+        assert_true(WAIT_FOR(world_stats(stage->client).losses != 0, HANG_MS));
         err = hf_lock_release(stage->lock);
         assert_true(err == HF_ELOST || err == HF_ENOMEM);
     }
@@ -238,28 +238,23 @@ static void run_all_steps(void (*scene)(struct stage *stage), int64_t watchdog_m
     assert_int_equal(hf_close(stage.rival), HF_OK);
 }
 
-static void U65_uncontended(void **state) {
-    (void)state;
+CASE(U65_uncontended) {
     run_all_steps(scene_uncontended, 60000);
 }
 
-static void U65_contended(void **state) {
-    (void)state;
+CASE(U65_contended) {
     run_all_steps(scene_contended, 60000);
 }
 
-static void U65_async(void **state) {
-    (void)state;
+CASE(U65_async) {
     run_all_steps(scene_async, 60000);
 }
 
-static void U65_waiters(void **state) {
-    (void)state;
+CASE(U65_waiters) {
     run_all_steps(scene_waiters, 60000);
 }
 
-static void U65_renewals_and_loss(void **state) {
-    (void)state;
+CASE(U65_renewals_and_loss) {
     run_all_steps(scene_renewed, 3000);
 }
 
@@ -275,8 +270,7 @@ static void scene_starved(struct stage *stage) {
         assert_allowed(hf_lock_release(stage->lock));
 }
 
-static void U65_no_memory_from_some_moment_on(void **state) {
-    (void)state;
+CASE(U65_no_memory_from_some_moment_on) {
     struct stage stage = {.server = world_server()};
     hf_options options = options_of(60000);
     long step = 1;
@@ -319,34 +313,17 @@ __attribute__((visibility("default"))) void *calloc(size_t count, size_t size) {
 }
 
 /* An answer that there was no memory for is no fault of the server; and what it said is undone. */
-static void no_memory_for_a_reply(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
+WORLD_CASE(no_memory_for_a_reply) {
     got_something = had_malloc = false;
     starved = true;
-    int err = hf_lock_try(w.lock);
+    int err = hf_lock_try(w->lock);
     assert_false(starved);
     if (err != HF_ENOMEM)
         fail_msg("%s: %s", hf_error_name(err), hf_last_error()->text);
-    assert_true(world_wait_free(&w, HANG_MS));
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
+    assert_true(world_wait_free(w, HANG_MS));
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
 }
 #endif
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(U65_uncontended),
-        cmocka_unit_test(U65_contended),
-        cmocka_unit_test(U65_async),
-        cmocka_unit_test(U65_waiters),
-        cmocka_unit_test(U65_renewals_and_loss),
-        cmocka_unit_test(U65_no_memory_from_some_moment_on),
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-        cmocka_unit_test(no_memory_for_a_reply),
-#endif
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -1,10 +1,11 @@
 /*
- * Rule 7, second half: the watchdog lives no shorter than the hold.
+ * R07, second half: the watchdog lives no shorter than the hold.
  *
  * It survives whatever is not the hold's own end: errors, forgotten scripts, lost replies and
  * connections, neighbours that went bad, and a thousand others that are to be renewed as well.
  */
-#include "lock/world.h"
+#include "support/case.h"
+#include "support/world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,41 +16,35 @@ static void begin(struct world *w, int64_t watchdog_ms) {
     options.watchdog_ms = watchdog_ms;
     world_begin(w, &options);
 }
+#define WATCHDOG_CASE(name, watchdog_ms)                                                           \
+    CASE_IN(name, struct world, w, begin, world_end, watchdog_ms)
 
 static bool reach_renewals(struct world *w, uint64_t wanted) {
-    for (int64_t start_ms = now_ms(); now_ms() - start_ms < HANG_MS; sleep_ms(2))
-        if (world_stats(w->client).renewals >= wanted)
-            return true;
-    return false;
+    return WAIT_FOR(world_stats(w->client).renewals >= wanted, HANG_MS);
 }
 
 static bool wait_renewals(struct world *w, uint64_t more) {
     return reach_renewals(w, world_stats(w->client).renewals + more);
 }
 
-static void U24_script_flush_during_a_hold(void **state) {
-    (void)state;
-    struct world w;
+WATCHDOG_CASE(U24_script_flush_during_a_hold, ENDURING_MS) {
     struct world_events events = {0};
-    begin(&w, ENDURING_MS);
-    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    for (int64_t start_ms = now_ms(); world_stats(w.client).renewals < 3; sleep_ms(20)) {
+    assert_int_equal(hf_lock_on_lost(w->lock, world_on_event, &events), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    for (int64_t start_ms = now_ms(); world_stats(w->client).renewals < 3; wait_a_moment()) {
         assert_true(now_ms() - start_ms < HANG_MS);
-        cmd_ok(w.server, "SCRIPT FLUSH");
-        assert_int_equal(world_count(&w, w.owner), 1);
+        cmd_ok(w->server, "SCRIPT FLUSH");
+        assert_int_equal(world_count(w, w->owner), 1);
     }
-    assert_int_equal(world_stats(w.client).renew_failures, 0);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_true(world_free(&w));
+    assert_int_equal(world_stats(w->client).renew_failures, 0);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_true(world_free(w));
     assert_int_equal(atomic_load(&events.losses), 0);
-    world_end(&w);
 }
 
-static void rule7_renewal_survives_errors(void **state) {
-    (void)state;
+WATCHDOG_CASE(R07_renewal_survives_errors, ENDURING_MS) {
     static const char *const answers[] = {
         "-BUSY Redis is busy running a script.\r\n",
         "-LOADING Redis is loading\r\n",
@@ -60,61 +55,45 @@ static void rule7_renewal_survives_errors(void **state) {
         "$-1\r\n",
         ":5\r\n",
         "*1\r\n$1\r\nx\r\n"};
-    struct world w;
     struct world_events events = {0};
-    begin(&w, ENDURING_MS);
-    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    assert_true(wait_renewals(&w, 1));
+    assert_int_equal(hf_lock_on_lost(w->lock, world_on_event, &events), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_true(wait_renewals(w, 1));
     for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
-        uint64_t failures = world_stats(w.client).renew_failures;
-        proxy_answer_instead(w.proxy, WORLD_RENEW, answers[i], strlen(answers[i]));
-        assert_true(wait_renewals(&w, 1));
-        assert_true(world_stats(w.client).renew_failures <= failures + 1);
+        uint64_t failures = world_stats(w->client).renew_failures;
+        proxy_answer_instead(w->proxy, WORLD_RENEW, answers[i], strlen(answers[i]));
+        assert_true(wait_renewals(w, 1));
+        assert_true(world_stats(w->client).renew_failures <= failures + 1);
     }
-    assert_true(proxy_fired(w.proxy) >= sizeof answers / sizeof answers[0] - 1);
-    assert_true(world_stats(w.client).renew_failures >= 5);
-    assert_int_equal(world_count(&w, w.owner), 1);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_true(proxy_fired(w->proxy) >= sizeof answers / sizeof answers[0] - 1);
+    assert_true(world_stats(w->client).renew_failures >= 5);
+    assert_int_equal(world_count(w, w->owner), 1);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
     assert_int_equal(atomic_load(&events.losses), 0);
-    world_end(&w);
 }
 
 /* Each renewal reaches the server a second late: within the limit of an exchange (here a third of
  * the lease), but later than the first copy of any other command may act. */
-static void rule7_slow_server_still_renews(void **state) {
-    (void)state;
-    struct world w;
-    hf_options options = world_options();
-    options.watchdog_ms = 6000;
-    world_begin(&w, &options);
-    proxy_delay(w.proxy, WORLD_RENEW, 1100);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    hf_stats stats = world_stats(w.client);
-    for (int64_t start_ms = now_ms(); now_ms() - start_ms < HANG_MS; sleep_ms(5)) {
-        stats = world_stats(w.client);
-        if (stats.renewals >= 2 || stats.losses > 0)
-            break;
-    }
+WORLD_CASE_WITH(R07_slow_server_still_renews, world_options(), options.watchdog_ms = 6000) {
+    proxy_delay(w->proxy, WORLD_RENEW, 1100);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    hf_stats stats = world_stats(w->client);
+    (void)WAIT_FOR((stats = world_stats(w->client), stats.renewals >= 2 || stats.losses > 0),
+                   HANG_MS);
     assert_int_equal(stats.losses, 0);
     assert_true(stats.renewals >= 2);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
 }
 
-static void rule7_renewal_reply_lost(void **state) {
-    (void)state;
-    struct world w;
-    begin(&w, ENDURING_MS);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    assert_true(wait_renewals(&w, 1));
-    proxy_drop_replies_after(w.proxy, WORLD_RENEW);
-    assert_true(proxy_wait_fired(w.proxy, 1, HANG_MS));
-    assert_true(wait_renewals(&w, 2));
-    assert_int_equal(world_stats(w.client).losses, 0);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_true(world_free(&w));
-    world_end(&w);
+WATCHDOG_CASE(R07_renewal_reply_lost, ENDURING_MS) {
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_true(wait_renewals(w, 1));
+    proxy_drop_replies_after(w->proxy, WORLD_RENEW);
+    assert_true(proxy_wait_fired(w->proxy, 1, HANG_MS));
+    assert_true(wait_renewals(w, 2));
+    assert_int_equal(world_stats(w->client).losses, 0);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_true(world_free(w));
 }
 
 /* When it ends, by the server's clock. */
@@ -132,8 +111,7 @@ static bool both_renewed(struct world *w, int64_t end_ms, int64_t read_end_ms) {
 
 /* Locks that are renewed by different scripts: whichever is sent second does not wait for the first
  * one's answer, which never comes. */
-static void rule7_scripts_do_not_wait_for_each_other(void **state) {
-    (void)state;
+CASE(R07_scripts_do_not_wait_for_each_other) {
     struct world w;
     hf_options options = world_options();
     hf_lock_options reading = HF_LOCK_INIT;
@@ -151,8 +129,7 @@ static void rule7_scripts_do_not_wait_for_each_other(void **state) {
     proxy_mute_replies_after(w.proxy, hfi_script_read_renew.sha1);
     assert_true(proxy_wait_fired(w.proxy, 1, HANG_MS));
     int64_t muted_ms = now_ms();
-    while (!both_renewed(&w, end_ms, read_end_ms) && now_ms() - muted_ms < HANG_MS)
-        sleep_ms(2);
+    (void)WAIT_FOR(both_renewed(&w, end_ms, read_end_ms), HANG_MS);
     int64_t took_ms = now_ms() - muted_ms;
     if (took_ms >= 2000)
         fail_msg("renewed %d ms after the other", (int)took_ms);
@@ -200,7 +177,7 @@ static void assert_batches(struct monitor *monitor, long most) {
 static int64_t longest_pause_ms(struct world *w, int64_t duration_ms) {
     int64_t longest_ms = 0, last_ms = now_ms();
     for (int64_t end_ms = last_ms + duration_ms; last_ms < end_ms;) {
-        sleep_ms(20);
+        (void)wait_a_moment();
         cmd_ok(w->server, "PING");
         int64_t at_ms = now_ms();
         longest_ms = at_ms - last_ms > longest_ms ? at_ms - last_ms : longest_ms;
@@ -209,19 +186,16 @@ static int64_t longest_pause_ms(struct world *w, int64_t duration_ms) {
     return longest_ms;
 }
 
-static void rule7_thousand_holds_none_late_in_batches(void **state) {
-    (void)state;
-    struct world w;
+WATCHDOG_CASE(R07_thousand_holds_none_late_in_batches, ENDURING_MS) {
     static hf_lock *locks[MANY];
-    begin(&w, ENDURING_MS);
-    struct monitor *monitor = monitor_start(w.server);
-    acquire_many(&w, locks, MANY);
-    int64_t pause_ms = longest_pause_ms(&w, 2 * ENDURING_MS);
-    assert_int_equal(world_keys(w.server), MANY);
-    hf_stats stats = world_stats(w.client);
+    struct monitor *monitor = monitor_start(w->server);
+    acquire_many(w, locks, MANY);
+    int64_t pause_ms = longest_pause_ms(w, 2 * ENDURING_MS);
+    assert_int_equal(world_keys(w->server), MANY);
+    hf_stats stats = world_stats(w->client);
     assert_int_equal(stats.losses, 0);
-    size_t in_time = proxy_seen_in_time(w.proxy, WORLD_RENEW);
-    if (pause_ms < 500 && in_time == proxy_seen(w.proxy, WORLD_RENEW))
+    size_t in_time = proxy_seen_in_time(w->proxy, WORLD_RENEW);
+    if (pause_ms < 500 && in_time == proxy_seen(w->proxy, WORLD_RENEW))
         assert_int_equal(stats.renew_failures, 0); /* else one was late by right */
     assert_int_equal(stats.holds, MANY);
     assert_true(stats.renewals >= 2 * MANY);
@@ -231,35 +205,60 @@ static void rule7_thousand_holds_none_late_in_batches(void **state) {
         assert_int_equal(hf_lock_release(locks[i]), HF_OK);
         hf_lock_free(locks[i]);
     }
-    assert_int_equal(world_keys(w.server), 0);
-    world_end(&w);
+    assert_int_equal(world_keys(w->server), 0);
 }
 
-static void rule7_one_bad_key_does_not_stop_the_others(void **state) {
-    (void)state;
-    struct world w;
+WATCHDOG_CASE(R07_one_bad_key_does_not_stop_the_others, ENDURING_MS) {
     hf_lock *locks[5];
     struct world_events events = {0};
-    begin(&w, ENDURING_MS);
-    acquire_many(&w, locks, 5);
+    acquire_many(w, locks, 5);
     assert_int_equal(hf_lock_on_lost(locks[2], world_on_event, &events), HF_OK);
-    cmd_ok(w.server, "SET many-2 text");
+    cmd_ok(w->server, "SET many-2 text");
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
-    sleep_ms(ENDURING_MS + 500); /* more than a lease */
-    assert_int_equal(world_keys(w.server), 5);
-    assert_int_equal(world_stats(w.client).losses, 1);
+    assert_true(HOLDS_FOR(world_keys(w->server) == 5, ENDURING_MS + 500)); /* a lease */
+    assert_int_equal(world_stats(w->client).losses, 1);
     for (int i = 0; i < 5; i++) {
         assert_int_equal(hf_lock_release(locks[i]), i == 2 ? HF_ELOST : HF_OK);
         hf_lock_free(locks[i]);
     }
-    char *text = cmd_str(w.server, "GET many-2"); /* not ours to touch */
+    char *text = cmd_str(w->server, "GET many-2"); /* not ours to touch */
     assert_string_equal(text, "text");
     free(text);
+}
+
+/* Four locks in one batch, and then this user has no right to one of them any more. */
+CASE(R07_one_refused_name_does_not_stop_the_others) {
+    enum { FOUR = 4 };
+    static const char *const names[FOUR] = {"many-0", "many-1", "many-2", "many-3"};
+    struct world w;
+    struct world_events events = {0};
+    hf_client *client;
+    hf_lock *locks[FOUR];
+    hf_options options = world_options();
+    options.watchdog_ms = ENDURING_MS;
+    options.user = "app";
+    options.password = "secret";
+    world_begin(&w, NULL);
+    cmd_ok(w.server, "ACL SETUSER app reset on >secret ~* &* +@all");
+    assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
+    for (int i = 0; i < FOUR; i++) {
+        assert_int_equal(hf_lock_new(client, names[i], &locks[i]), HF_OK);
+        assert_int_equal(hf_lock_try(locks[i]), HF_OK);
+    }
+    assert_int_equal(hf_lock_on_lost(locks[1], world_on_event, &events), HF_OK);
+    cmd_ok(w.server, "ACL SETUSER app resetkeys ~many-0 ~many-2 ~many-3");
+    assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
+    assert_int_equal(world_stats(client).losses, 1);
+    for (int i = 0; i < FOUR; i++) {
+        assert_int_equal(hf_lock_release(locks[i]), i == 1 ? HF_ELOST : HF_OK);
+        hf_lock_free(locks[i]);
+    }
+    assert_int_equal(hf_close(client), HF_OK);
+    cmd_ok(w.server, "ACL DELUSER app");
     world_end(&w);
 }
 
-static void rule7_all_renewed_at_once_after_reconnect(void **state) {
-    (void)state;
+CASE(R07_all_renewed_at_once_after_reconnect) {
     struct world w;
     hf_lock *locks[5];
     begin(&w, 9000); /* renewed every 3 s */
@@ -279,16 +278,4 @@ static void rule7_all_renewed_at_once_after_reconnect(void **state) {
     world_end(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(U24_script_flush_during_a_hold),
-        cmocka_unit_test(rule7_renewal_survives_errors),
-        cmocka_unit_test(rule7_slow_server_still_renews),
-        cmocka_unit_test(rule7_renewal_reply_lost),
-        cmocka_unit_test(rule7_scripts_do_not_wait_for_each_other),
-        cmocka_unit_test(rule7_thousand_holds_none_late_in_batches),
-        cmocka_unit_test(rule7_one_bad_key_does_not_stop_the_others),
-        cmocka_unit_test(rule7_all_renewed_at_once_after_reconnect),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -1,19 +1,21 @@
 /*
- * Rules 5 and 9: a wake-up is a hint, and whoever leaves takes everything along.
+ * R05, R09: a wake-up is a hint, and a waiter that leaves leaves nothing behind.
  *
- * Waiters must come in when a release is told to nobody (it fell between attempt and subscription,
- * or the server does not let them listen), must not be led astray by what is on the channel, and
- * must leave no key, subscription or descriptor behind when they are cancelled at whatever moment.
- * Holders use leases of 60 s, so that whoever comes in did not wait for the lease.
+ * Waiters must get in when no message reaches them (the release fell between attempt and
+ * subscription, or the server refuses the subscription). False messages must not mislead them. A
+ * cancel at any moment must leave no key, subscription or descriptor behind. Holders use leases of
+ * 60 s, so a client that gets in did not wait for the lease.
  */
-#include "lock/world.h"
 #include "redis/route/commands.h"
+#include "support/case.h"
+#include "support/crowd.h"
+#include "support/random.h"
+#include "support/world.h"
 
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define LONG_BEFORE_MS 8000 /* before the lease of 60 s, and before the poll of 10 s */
 
@@ -34,98 +36,78 @@ static int64_t now_us(void) {
 }
 
 /* The library's clock has whole milliseconds; a wait may begin at the very end of one. */
-static void U03_a_wait_is_never_too_short(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+WORLD_CASE(U03_a_wait_is_never_too_short) {
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
     for (int i = 0; i < 40; i++) {
         int64_t start_us = now_us();
-        assert_int_equal(hf_lock_acquire_for(w.lock, 5), HF_ETIMEDOUT);
+        assert_int_equal(hf_lock_acquire_for(w->lock, 5), HF_ETIMEDOUT);
         assert_true(now_us() - start_us >= 5000);
     }
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
-    world_end(&w);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
 }
 
 /* ---- The message that nobody heard ---- */
 
-static void U34_release_before_the_subscription(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(U34_release_before_the_subscription) {
     struct world_caller waiter;
-    world_begin(&w, NULL);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
-    proxy_stall_request(w.proxy, WORLD_SUBSCRIBE);
-    world_call_acquire(&waiter, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
-    assert_true(proxy_wait_held(w.proxy, HANG_MS));
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK); /* published to nobody */
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    proxy_stall_request(w->proxy, WORLD_SUBSCRIBE);
+    world_call_acquire(&waiter, w->lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    assert_true(proxy_wait_held(w->proxy, HANG_MS));
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK); /* published to nobody */
     assert_false(atomic_load(&waiter.done));
-    assert_true(proxy_release_held(w.proxy) >= 1);
-    assert_comes_in(&w, &waiter);
-    world_end(&w);
+    assert_true(proxy_release_held(w->proxy) >= 1);
+    assert_comes_in(w, &waiter);
 }
 
 /* The confirmation never comes: it polls instead. */
-static void U34_subscription_that_is_never_confirmed(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE_WITH(U34_subscription_that_is_never_confirmed, world_options(),
+                options.cmd_timeout_ms = WORLD_BRIEF_MS) {
+    /* so long it waits for the confirmation */
     struct world_caller waiter;
-    hf_options options = world_options();
-    options.cmd_timeout_ms = WORLD_BRIEF_MS; /* so long it waits for the confirmation */
-    world_begin(&w, &options);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
-    proxy_mute_replies_after(w.proxy, WORLD_SUBSCRIBE);
-    world_call_acquire(&waiter, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
-    assert_true(proxy_wait_fired(w.proxy, 1, HANG_MS));
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
-    assert_comes_in(&w, &waiter);
-    world_end(&w);
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    proxy_mute_replies_after(w->proxy, WORLD_SUBSCRIBE);
+    world_call_acquire(&waiter, w->lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    assert_true(proxy_wait_fired(w->proxy, 1, HANG_MS));
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
+    assert_comes_in(w, &waiter);
 }
 
-static void U36_key_without_lease(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(U36_key_without_lease) {
     struct world_caller waiter;
-    world_begin(&w, NULL);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
-    cmd_ok(w.server, "PERSIST %s", WORLD_NAME);
-    assert_int_equal(hf_lock_try(w.lock), HF_EBUSY);
-    assert_int_equal(hf_lock_acquire_for(w.lock, 200), HF_ETIMEDOUT);
-    size_t tries = proxy_seen(w.proxy, WORLD_ACQUIRE);
-    world_call_acquire(&waiter, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
-    assert_true(proxy_wait_seen(w.proxy, WORLD_ACQUIRE, tries + 1, HANG_MS));
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
-    assert_comes_in(&w, &waiter);
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    cmd_ok(w->server, "PERSIST %s", WORLD_NAME);
+    assert_int_equal(hf_lock_try(w->lock), HF_EBUSY);
+    assert_int_equal(hf_lock_acquire_for(w->lock, 200), HF_ETIMEDOUT);
+    size_t tries = proxy_seen(w->proxy, WORLD_ACQUIRE);
+    world_call_acquire(&waiter, w->lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    assert_true(proxy_wait_seen(w->proxy, WORLD_ACQUIRE, tries + 1, HANG_MS));
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
+    assert_comes_in(w, &waiter);
 
     /* A foreign one that goes without a message: there is still the poll, of 10 s. */
     if (getenv("HF_SOAK") != NULL) {
-        cmd_ok(w.server, "HSET %s foreign 1", WORLD_NAME);
-        size_t attempts = proxy_seen(w.proxy, WORLD_ACQUIRE);
-        world_call_acquire(&waiter, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
-        assert_true(proxy_wait_seen(w.proxy, WORLD_ACQUIRE, attempts + 2, HANG_MS));
-        cmd_ok(w.server, "DEL %s", WORLD_NAME);
+        cmd_ok(w->server, "HSET %s foreign 1", WORLD_NAME);
+        size_t attempts = proxy_seen(w->proxy, WORLD_ACQUIRE);
+        world_call_acquire(&waiter, w->lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+        assert_true(proxy_wait_seen(w->proxy, WORLD_ACQUIRE, attempts + 2, HANG_MS));
+        cmd_ok(w->server, "DEL %s", WORLD_NAME);
         assert_int_equal(world_join(&waiter), HF_OK);
-        assert_int_equal(hf_lock_release_as(w.lock, waiter.owner), HF_OK);
+        assert_int_equal(hf_lock_release_as(w->lock, waiter.owner), HF_OK);
     }
-    world_end(&w);
 }
 
 /* The holder's lease ends without a word: the waiter is in by then, without a message. */
-static void rule5_lease_that_ends_in_silence(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(R05_lease_that_ends_in_silence) {
     struct world_caller waiter;
-    world_begin(&w, NULL);
     hf_acquire_options fixed = world_wait_for(0, 700);
     int64_t start_ms = now_ms();
-    world_acquire_brief(w.rival_lock, &fixed);
-    world_call_acquire(&waiter, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    world_acquire_brief(w->rival_lock, &fixed);
+    world_call_acquire(&waiter, w->lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
     assert_int_equal(world_join(&waiter), HF_OK);
     assert_true(now_ms() - start_ms >= 700);
     assert_true(now_ms() - start_ms < 700 + 6000);
-    assert_int_equal(hf_lock_release_as(w.lock, waiter.owner), HF_OK);
-    world_end(&w);
+    assert_int_equal(hf_lock_release_as(w->lock, waiter.owner), HF_OK);
 }
 
 struct attempts {
@@ -139,102 +121,89 @@ static bool has_attempted(void *arg) {
 }
 
 /* The waiter is the one without a proxy, which would be the first to drown. */
-static void U81_garbage_on_the_channel(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(U81_garbage_on_the_channel) {
     struct world_caller waiter;
-    world_begin(&w, NULL);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    world_call_acquire(&waiter, w.rival_lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
-    while (world_channels(w.server) == 0)
-        sleep_ms(1);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    world_call_acquire(&waiter, w->rival_lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    assert_true(WAIT_FOR(world_channels(w->server) != 0, HANG_MS));
     char *big = malloc(1 << 20);
     memset(big, 'x', 1 << 20);
-    cmd_ok(w.server, "PUBLISH %s %s", WORLD_CHANNEL, "");
-    cmd_ok(w.server, "PUBLISH %s %s", WORLD_CHANNEL, "abc");
-    cmd_ok(w.server, "PUBLISH %s %b", WORLD_CHANNEL, big, (size_t)1 << 20);
-    cmd_ok(w.server, "PUBLISH %s %b", WORLD_CHANNEL, "\0\r\n", (size_t)3);
+    cmd_ok(w->server, "PUBLISH %s %s", WORLD_CHANNEL, "");
+    cmd_ok(w->server, "PUBLISH %s %s", WORLD_CHANNEL, "abc");
+    cmd_ok(w->server, "PUBLISH %s %b", WORLD_CHANNEL, big, (size_t)1 << 20);
+    cmd_ok(w->server, "PUBLISH %s %b", WORLD_CHANNEL, "\0\r\n", (size_t)3);
     free(big);
 
-    struct attempts seen = {w.server, server_calls(w.server, "evalsha")};
+    struct attempts seen = {w->server, server_calls(w->server, "evalsha")};
     int64_t start_ms = now_ms();
     for (int i = 0; i < 20; i++)
-        cmd_ok(w.server, "EVAL %s 0 %s",
+        cmd_ok(w->server, "EVAL %s 0 %s",
                "for i = 1, 1000 do redis.call('publish', ARGV[1], '0') end", WORLD_CHANNEL);
-    assert_int_equal(hf_ping(w.rival), HF_OK);
+    assert_int_equal(hf_ping(w->rival), HF_OK);
     assert_true(wait_until(has_attempted, &seen, HANG_MS));
-    sleep_ms(300); /* let it get through them */
-    long long attempts = server_calls(w.server, "evalsha") - seen.before;
+    sleep_ms(300); /* let it get through them: of what it ignores nothing is seen */
+    long long attempts = server_calls(w->server, "evalsha") - seen.before;
     assert_true(attempts <= 64 + (now_ms() - start_ms)); /* one a millisecond at most */
     if (atomic_load(&waiter.done))
         fail_msg("the waiter was led astray: %s", hf_error_name(waiter.result));
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
     assert_int_equal(world_join(&waiter), HF_OK);
-    assert_int_equal(hf_lock_release_as(w.rival_lock, waiter.owner), HF_OK);
-    assert_true(world_free(&w));
-    world_end(&w);
+    assert_int_equal(hf_lock_release_as(w->rival_lock, waiter.owner), HF_OK);
+    assert_true(world_free(w));
 }
 
-static void rule5_subscribing_forbidden(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(R05_subscribing_forbidden) {
     struct world_caller waiter;
     char url[512];
     hf_client *client;
     hf_lock *lock;
     hf_options options = world_options();
-    world_begin(&w, NULL);
-    cmd_ok(w.server, "ACL SETUSER app on >secret ~* +@all resetchannels");
+    cmd_ok(w->server, "ACL SETUSER app on >secret ~* +@all resetchannels");
     options.user = "app";
     options.password = "secret";
-    snprintf(url, sizeof url, "%s", server_url(w.server));
+    snprintf(url, sizeof url, "%s", server_url(w->server));
     assert_int_equal(hf_open(url, &options, &client), HF_OK);
     assert_int_equal(hf_lock_new(client, WORLD_NAME, &lock), HF_OK);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
     assert_int_equal(hf_lock_acquire_for(lock, 200), HF_ETIMEDOUT);
     world_call_acquire(&waiter, lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
-    sleep_ms(100);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    assert_true(HOLDS_FOR(!atomic_load(&waiter.done), 100));
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_int_equal(world_join(&waiter), HF_OK);
     assert_true(waiter.took_ms < LONG_BEFORE_MS);
     assert_int_equal(hf_lock_release_as(lock, waiter.owner), HF_OK); /* released, not told */
-    assert_true(world_free(&w));
+    assert_true(world_free(w));
     assert_int_equal(world_stats(client).notify_failures, 1);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client), HF_OK);
-    cmd_ok(w.server, "ACL DELUSER app");
-    world_end(&w);
+    cmd_ok(w->server, "ACL DELUSER app");
 }
 
 /* ---- Leaving ---- */
 
-/* The one that waits at the server leaves; the next in line must not sleep on. */
-static void rule5_wakeup_of_a_leaving_waiter_is_passed_on(void **state) {
-    (void)state;
-    struct world w;
+/* The one that waits at the server leaves; the next in the queue must not sleep on. */
+WORLD_CASE(R05_wakeup_of_a_leaving_waiter_is_passed_on) {
     struct world_caller first, second;
-    world_begin(&w, NULL);
     for (int i = 0; i < 20; i++) {
         hf_cancel *cancel;
         hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
         assert_int_equal(hf_cancel_new(&cancel), HF_OK);
         options.cancel = cancel;
-        assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
-        size_t attempts = proxy_seen(w.proxy, WORLD_ACQUIRE);
-        world_call_acquire(&first, w.lock, options);
-        assert_true(proxy_wait_seen(w.proxy, WORLD_ACQUIRE, attempts + 1, HANG_MS));
-        world_call_acquire(&second, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
-        assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+        assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+        size_t attempts = proxy_seen(w->proxy, WORLD_ACQUIRE);
+        world_call_acquire(&first, w->lock, options);
+        assert_true(proxy_wait_seen(w->proxy, WORLD_ACQUIRE, attempts + 1, HANG_MS));
+        world_call_acquire(&second, w->lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+        assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
         hf_cancel_fire(cancel);
         int err = world_join(&first);
         if (err == HF_OK)
-            assert_int_equal(hf_lock_release_as(w.lock, first.owner), HF_OK);
+            assert_int_equal(hf_lock_release_as(w->lock, first.owner), HF_OK);
         else
             assert_int_equal(err, HF_ECANCELED);
-        assert_comes_in(&w, &second);
+        assert_comes_in(w, &second);
         hf_cancel_free(cancel);
     }
-    world_end(&w);
 }
 
 static int count_fds(void) {
@@ -250,8 +219,7 @@ static int count_fds(void) {
 struct hammer {
     hf_lock *lock;
     unsigned seed;
-    atomic_bool *stop;
-    pthread_t thread;
+    struct crowd *crowd;
     int bad; /* the first code that should not have come */
     unsigned cancelled, acquired;
 };
@@ -268,14 +236,13 @@ static int acquire_cancelled(struct hammer *hammer, hf_cancel *cancel) {
     options.cancel = cancel;
     hf_cancel_reset(cancel);
     hf_op *op;
-    struct timespec pause = {0, (long)(rand_r(&hammer->seed) % 1500) * 1000};
     if (rand_r(&hammer->seed) % 2 == 0) { /* asynchronous */
         options.cancel = NULL;
         options.owner = hf_owner_self();
         int err = hf_lock_acquire_start(hammer->lock, &options, NULL, NULL, &op);
         if (err != HF_OK)
             return err;
-        nanosleep(&pause, NULL);
+        linger(rand_r(&hammer->seed) % 2);
         hf_op_cancel(op);
         err = hf_op_wait(op, HANG_MS, NULL);
         hf_op_free(op);
@@ -293,7 +260,7 @@ static void *hammer_main(void *arg) {
     hf_cancel *cancel;
     if (hf_cancel_new(&cancel) != HF_OK)
         return NULL;
-    while (!atomic_load(hammer->stop) && hammer->bad == HF_OK) {
+    while (!atomic_load(&hammer->crowd->over) && hammer->bad == HF_OK) {
         int err = acquire_cancelled(hammer, cancel);
         if (err == HF_OK) {
             hammer->acquired++;
@@ -315,20 +282,19 @@ static bool no_keys(void *server) {
 /* Cancels at random for a while; afterwards nothing may be left, once the last one is settled. */
 static void hammer_for(struct world *w, unsigned seed, int64_t duration_ms) {
     struct hammer hammers[6];
-    atomic_bool stop = false;
+    struct crowd crowd = {0};
     for (size_t i = 0; i < 6; i++) {
-        hammers[i] = (struct hammer){.lock = w->lock, .seed = seed + (unsigned)i, .stop = &stop};
-        assert_int_equal(pthread_create(&hammers[i].thread, NULL, hammer_main, &hammers[i]), 0);
+        hammers[i] = (struct hammer){.lock = w->lock, .seed = seed + (unsigned)i, .crowd = &crowd};
+        crowd_add(&crowd, hammer_main, &hammers[i]);
     }
     for (int64_t start_ms = now_ms(); now_ms() - start_ms < duration_ms;) {
         assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK); /* somebody to wait for */
-        sleep_ms(2);
+        (void)wait_a_moment();
         assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     }
-    atomic_store(&stop, true);
+    crowd_end(&crowd);
     unsigned cancelled = 0;
     for (size_t i = 0; i < 6; i++) {
-        assert_int_equal(pthread_join(hammers[i].thread, NULL), 0);
         if (hammers[i].bad != HF_OK)
             fail_msg("%s", hf_error_name(hammers[i].bad));
         cancelled += hammers[i].cancelled;
@@ -345,12 +311,9 @@ static void hammer_for(struct world *w, unsigned seed, int64_t duration_ms) {
     assert_int_equal(world_stats(w->client).losses, 0);
 }
 
-static void rule9_cancelled_at_random_leaves_nothing(void **state) {
-    (void)state;
+CASE(R09_cancelled_at_random_leaves_nothing) {
     struct world w;
-    const char *given = getenv("HF_SEED");
-    unsigned seed = given != NULL ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL);
-    print_message("HF_SEED=%u\n", seed);
+    unsigned seed = (unsigned)random_seed();
     world_begin(&w, NULL);
     hammer_for(&w, seed, 1500);
     size_t connections = proxy_connections(w.proxy);
@@ -369,17 +332,4 @@ static void rule9_cancelled_at_random_leaves_nothing(void **state) {
     assert_int_equal(world_keys(server), 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(U03_a_wait_is_never_too_short),
-        cmocka_unit_test(U34_release_before_the_subscription),
-        cmocka_unit_test(U34_subscription_that_is_never_confirmed),
-        cmocka_unit_test(U36_key_without_lease),
-        cmocka_unit_test(rule5_lease_that_ends_in_silence),
-        cmocka_unit_test(U81_garbage_on_the_channel),
-        cmocka_unit_test(rule5_subscribing_forbidden),
-        cmocka_unit_test(rule5_wakeup_of_a_leaving_waiter_is_passed_on),
-        cmocka_unit_test(rule9_cancelled_at_random_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -1,11 +1,12 @@
 /*
- * Rule 7, first half: the watchdog lives no longer than the hold.
+ * R07, first half: the watchdog lives no longer than the hold.
  *
- * A renewal that was on its way when the lock was released must not lengthen whoever's hold comes
+ * A renewal that was on its way when the lock was released must not lengthen the hold that comes
  * next, fixed leases are not renewed, and max_hold_ms ends what would go on. Renewals are watched
  * and stopped at the proxy, leases by PTTL.
  */
-#include "lock/world.h"
+#include "support/case.h"
+#include "support/world.h"
 
 #include <stdio.h>
 
@@ -19,13 +20,12 @@ static void begin(struct world *w, int64_t watchdog_ms) {
     hf_options options = with_watchdog(watchdog_ms);
     world_begin(w, &options);
 }
+#define WATCHDOG_CASE(name, watchdog_ms)                                                           \
+    CASE_IN(name, struct world, w, begin, world_end, watchdog_ms)
 
 static bool wait_renewals(struct world *w, uint64_t more) {
     uint64_t wanted = world_stats(w->client).renewals + more;
-    for (int64_t start_ms = now_ms(); now_ms() - start_ms < HANG_MS; sleep_ms(2))
-        if (world_stats(w->client).renewals >= wanted)
-            return true;
-    return false;
+    return WAIT_FOR(world_stats(w->client).renewals >= wanted, HANG_MS);
 }
 
 /* Stops the next renewal on its way, with the lock held by this thread. */
@@ -36,87 +36,65 @@ static void catch_renewal(struct world *w) {
     assert_true(proxy_wait_held(w->proxy, HANG_MS));
 }
 
-static void rule7_caught_renewal_spares_another_owner(void **state) {
-    (void)state;
-    struct world w;
-    begin(&w, 3000);
-    catch_renewal(&w);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+WATCHDOG_CASE(R07_caught_renewal_spares_another_owner, 3000) {
+    catch_renewal(w);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
     hf_acquire_options fixed = world_wait_for(0, 700);
-    world_acquire_brief(w.rival_lock, &fixed);
-    assert_true(proxy_release_held(w.proxy) >= 1);
-    assert_true(pttl(w.server, WORLD_NAME) <= 700);
-    assert_true(world_wait_free(&w, HANG_MS));
-    world_end(&w);
+    world_acquire_brief(w->rival_lock, &fixed);
+    assert_true(proxy_release_held(w->proxy) >= 1);
+    assert_true(pttl(w->server, WORLD_NAME) <= 700);
+    assert_true(world_wait_free(w, HANG_MS));
 }
 
-static void rule7_caught_renewal_spares_our_next_hold(void **state) {
-    (void)state;
-    struct world w;
-    begin(&w, 3000);
-    catch_renewal(&w);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+WATCHDOG_CASE(R07_caught_renewal_spares_our_next_hold, 3000) {
+    catch_renewal(w);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
     struct world_caller again;
     hf_acquire_options fixed = world_wait_for(HANG_MS, 2000);
     fixed.owner = hf_owner_self(); /* the same field of the same hash */
-    world_call_acquire(&again, w.lock, fixed);
-    sleep_ms(100); /* so that it would be there before the renewal, if nothing kept it back */
-    assert_true(proxy_release_held(w.proxy) >= 1);
+    world_call_acquire(&again, w->lock, fixed);
+    /* so that it would be there before the renewal, if nothing kept it back */
+    assert_true(HOLDS_FOR(!atomic_load(&again.done), 100));
+    assert_true(proxy_release_held(w->proxy) >= 1);
     assert_int_equal(world_join(&again), HF_OK);
-    assert_int_equal(world_count(&w, w.owner), 1);
-    assert_true(pttl(w.server, WORLD_NAME) <= 2000);
-    world_end(&w);
+    assert_int_equal(world_count(w, w->owner), 1);
+    assert_true(pttl(w->server, WORLD_NAME) <= 2000);
 }
 
-static void rule7_caught_renewal_does_not_revive(void **state) {
-    (void)state;
-    struct world w;
-    begin(&w, 3000);
-    catch_renewal(&w);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_true(proxy_release_held(w.proxy) >= 1);
-    assert_true(world_free(&w));
-    size_t renewals = proxy_seen(w.proxy, WORLD_RENEW);
-    sleep_ms(2200); /* two more periods */
-    assert_int_equal(proxy_seen(w.proxy, WORLD_RENEW), renewals);
-    assert_int_equal(world_stats(w.client).losses, 0);
-    world_end(&w);
+WATCHDOG_CASE(R07_caught_renewal_does_not_revive, 3000) {
+    catch_renewal(w);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_true(proxy_release_held(w->proxy) >= 1);
+    assert_true(world_free(w));
+    size_t renewals = proxy_seen(w->proxy, WORLD_RENEW);
+    assert_true(
+        HOLDS_FOR(proxy_seen(w->proxy, WORLD_RENEW) == renewals, 2200)); /* two more periods */
+    assert_int_equal(world_stats(w->client).losses, 0);
 }
 
-static void rule7_fixed_lease_is_not_renewed(void **state) {
-    (void)state;
-    struct world w;
-    begin(&w, 600);
-    size_t renewals = proxy_seen(w.proxy, WORLD_RENEW);
+WATCHDOG_CASE(R07_fixed_lease_is_not_renewed, 600) {
+    size_t renewals = proxy_seen(w->proxy, WORLD_RENEW);
     hf_acquire_options fixed = world_wait_for(0, 900); /* nobody asks about it, either */
-    world_acquire_brief(w.lock, &fixed);
-    assert_true(world_wait_free(&w, HANG_MS));
-    assert_int_equal(proxy_seen(w.proxy, WORLD_RENEW), renewals);
-    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
-    world_end(&w);
+    world_acquire_brief(w->lock, &fixed);
+    assert_true(world_wait_free(w, HANG_MS));
+    assert_int_equal(proxy_seen(w->proxy, WORLD_RENEW), renewals);
+    assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
 }
 
-static void rule7_max_hold_ends_renewal(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE_WITH(R07_max_hold_ends_renewal, with_watchdog(ENDURING_MS), options.max_hold_ms = 2000) {
     struct world_events events = {0};
-    hf_options options = with_watchdog(ENDURING_MS);
-    options.max_hold_ms = 2000;
-    world_begin(&w, &options);
-    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
+    assert_int_equal(hf_lock_on_lost(w->lock, world_on_event, &events), HF_OK);
     int64_t start_ms = now_ms();
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
     assert_true(now_ms() - start_ms >= 2000);
     assert_true(atomic_load(&events.warnings) >= 1); /* more if a renewal was late */
-    assert_true(world_wait_free(&w, HANG_MS));
-    assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
-    world_end(&w);
+    assert_true(world_wait_free(w, HANG_MS));
+    assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
 }
 
 /* The same by the url, which wins. */
-static void rule7_max_hold_by_the_url(void **state) {
-    (void)state;
+CASE(R07_max_hold_by_the_url) {
     char url[512];
     hf_client *client;
     hf_lock *lock;
@@ -138,14 +116,4 @@ static void rule7_max_hold_by_the_url(void **state) {
     hf_close(client);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rule7_caught_renewal_spares_another_owner),
-        cmocka_unit_test(rule7_caught_renewal_spares_our_next_hold),
-        cmocka_unit_test(rule7_caught_renewal_does_not_revive),
-        cmocka_unit_test(rule7_fixed_lease_is_not_renewed),
-        cmocka_unit_test(rule7_max_hold_ends_renewal),
-        cmocka_unit_test(rule7_max_hold_by_the_url),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -6,7 +6,8 @@
  * Each call is made with its struct at the start of a larger room, as a program has it that was
  * compiled with a newer header.
  */
-#include "lock/world.h"
+#include "support/case.h"
+#include "support/world.h"
 
 #include <string.h>
 
@@ -127,81 +128,57 @@ static void fill(const struct sized *sized, size_t size, union room *room) {
 
 /* ---- ---- */
 
-static void a_size_that_was_not_set_is_refused(void **state) {
-    (void)state;
+WORLD_CASE(a_size_that_was_not_set_is_refused) {
     static const size_t sizes[] = {0, 1, sizeof(size_t), 4097, 1 << 20, SIZE_MAX};
-    struct world w;
     union room room;
-    world_begin(&w, NULL);
     FOR_EACH(sized) {
         for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
             fill(sized, sizes[i], &room);
-            assert_int_equal(sized->call(&w, &room), HF_EINVAL);
+            assert_int_equal(sized->call(w, &room), HF_EINVAL);
             assert_non_null(strstr(hf_last_error()->text, sized->init));
             assert_int_equal(room.size, sizes[i]);
         }
-        assert_true(world_free(&w)); /* of which nobody could have been told */
+        assert_true(world_free(w)); /* of which nobody could have been notified */
     }
-    world_end(&w);
 }
 
-static void a_newer_program_may_use_what_we_know(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(a_newer_program_may_use_known_fields) {
     union room room;
-    world_begin(&w, NULL);
     FOR_EACH(sized) {
         fill(sized, sized->size, &room);
-        assert_int_equal(sized->call(&w, &room), HF_OK);
+        assert_int_equal(sized->call(w, &room), HF_OK);
         fill(sized, sized->size + 24, &room);
-        assert_int_equal(sized->call(&w, &room), HF_OK);
+        assert_int_equal(sized->call(w, &room), HF_OK);
         for (size_t i = 0; i < 24; i++)
             assert_int_equal(room.bytes[sized->size + i], 0);
     }
-    world_end(&w);
 }
 
-static void and_nothing_that_we_do_not_know(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(and_nothing_that_we_do_not_know) {
     union room room;
-    world_begin(&w, NULL);
     FOR_EACH(sized) {
         for (size_t at = 0; at < 24; at++) {
             fill(sized, sized->size + 24, &room);
             room.bytes[sized->size + at] = 1;
-            assert_int_equal(sized->call(&w, &room), HF_EINVAL);
+            assert_int_equal(sized->call(w, &room), HF_EINVAL);
             assert_non_null(strstr(hf_last_error()->text, "does not know"));
         }
         fill(sized, sized->size, &room);
         room.bytes[sized->size] = 1; /* behind it: not ours to look at */
-        assert_int_equal(sized->call(&w, &room), HF_OK);
-        assert_true(world_free(&w));
+        assert_int_equal(sized->call(w, &room), HF_OK);
+        assert_true(world_free(w));
     }
-    world_end(&w);
 }
 
-static void outputs_say_how_much_was_written(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(outputs_say_how_much_was_written) {
     union room room;
-    world_begin(&w, NULL);
     FOR_EACH(sized) {
         if (sized->call != fill_result && sized->call != wait_result && sized->call != fill_stats)
             continue;
         fill(sized, sized->size + 24, &room);
-        assert_int_equal(sized->call(&w, &room), HF_OK);
+        assert_int_equal(sized->call(w, &room), HF_OK);
         assert_int_equal(room.size, sized->size);
     }
-    world_end(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_size_that_was_not_set_is_refused),
-        cmocka_unit_test(a_newer_program_may_use_what_we_know),
-        cmocka_unit_test(and_nothing_that_we_do_not_know),
-        cmocka_unit_test(outputs_say_how_much_was_written),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -3,22 +3,23 @@
  * on a few names, clients come and are closed in the middle of it, somebody asks who waits, while replies and messages
  * are lost, connections are cut, commands arrive late and nothing passes for a while.
  *
- * Leases are so long that no hold may be lost, so what is judged is simple: nobody is ever inside with another, whoever
+ * Leases are so long that no hold may be lost, so what is judged is simple: nobody is ever inside with another, no matter who
  * got in can get out, every call ends with what the header says, every callback runs once, and in the end nothing is
  * left: no hold, no key, no subscription, no memory. Waiters are parked and resumed all the time, releasers stand back
  * for others, and each client has several command connections. In the long form (HF_SOAK: a quarter of an hour) one lock
- * is held for so long that those who wait for it are looked at (src/redis/looks.c).
+ * is held for so long that the waiters for it are looked at (src/redis/wait/poll_batch.c).
  *
  * Choices come from a seed, which is printed; HF_SEED repeats them, though not their timing.
  */
 #include "lock/cohort.h"
+#include "support/case.h"
 #include "support/memory.h"
+#include "support/random.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { PARTIES = 3, SLOTS = 24, BRIEF_OPS = 12 };
 #define STORM_MS (getenv("HF_SOAK") != NULL ? 900000 : 3000)
@@ -156,7 +157,7 @@ static void *hold_for_long(void *arg) {
             continue;
         int64_t until_ms = now_ms() + SLOW_MS;
         while (now_ms() < until_ms && !is_over(storm))
-            sleep_ms(20);
+            (void)wait_a_moment();
         be_inside(storm, SLOW);
         judge_release(storm, hf_lock_release(lock));
     }
@@ -283,7 +284,7 @@ static void come_and_go(struct actor *actor) {
         hf_acquire_options acquire = world_wait_for(HF_FOREVER, BRIEF_LEASE_MS);
         started += hf_lock_acquire_start(lock, &acquire, called, &brief, NULL) == HF_OK;
     }
-    sleep_ms(pick(actor, 40)); /* any moment will do */
+    linger(pick(actor, 40));
     hf_lock_free(lock);
     int err = hf_close(client);
     if (err != HF_OK || atomic_load(&brief.calls) != started)
@@ -313,7 +314,7 @@ static const char *some_command(struct actor *actor) {
                                     WORLD_RELEASE,
                                     hfi_script_fair_acquire.sha1,
                                     hfi_script_fair_release.sha1,
-                                    hfi_script_look.sha1,
+                                    hfi_script_poll_batch.sha1,
                                     WORLD_SUBSCRIBE,
                                     ""};
     return commands[pick(actor, sizeof commands / sizeof commands[0])];
@@ -341,7 +342,7 @@ static void interrupt(struct actor *actor) {
         proxy_delay(proxy, some_command(actor), 1 + pick(actor, 60));
     else
         proxy_freeze_connections(proxy, some_command(actor));
-    sleep_ms(pick(actor, pick(actor, 10) == 0 ? 2 * SILENCE_MS : EXCHANGE_MS));
+    linger(pick(actor, pick(actor, 10) == 0 ? 2 * SILENCE_MS : EXCHANGE_MS));
     proxy_heal(proxy);
 }
 
@@ -371,7 +372,7 @@ static void *make_trouble(void *arg) {
         default:
             proxy_drop_replies_after(proxy, some_command(actor));
         }
-        sleep_ms(pick(actor, 30));
+        linger(pick(actor, 30));
     }
     proxy_heal(proxy);
     proxy_release_held(proxy);
@@ -433,7 +434,7 @@ static void *play(void *arg) {
     return NULL;
 }
 
-/* Who has what, and who stands in line, as the server knows it. */
+/* Who has what, and who waits in the queue, as the server knows it. */
 static void show_server(struct storm *storm) {
     static const char dump[] =
         "local words = {} "
@@ -485,13 +486,6 @@ static void wait_for_the_end(struct storm *storm) {
     support_die("%d threads hang", atomic_load(&storm->running));
 }
 
-static unsigned choose_seed(void) {
-    const char *given = getenv("HF_SEED");
-    unsigned seed = given != NULL ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL);
-    print_message("HF_SEED=%u\n", seed);
-    return seed;
-}
-
 static void play_all(struct storm *storm, struct party parties[PARTIES], unsigned seed) {
     static struct played played[PARTIES * PARTS];
     atomic_store(&storm->running, PARTIES * PARTS);
@@ -506,13 +500,12 @@ static void play_all(struct storm *storm, struct party parties[PARTIES], unsigne
         pthread_join(played[i].actor.thread, NULL);
 }
 
-static void nobody_meets_nobody_hangs_nothing_is_left(void **state) {
-    (void)state;
+CASE(no_overlap_no_hang_nothing_left) {
     struct storm storm = {.server = world_server()};
     struct party parties[PARTIES];
     for (int i = 0; i < PARTIES; i++)
         begin_party(&parties[i], &storm);
-    play_all(&storm, parties, choose_seed());
+    play_all(&storm, parties, (unsigned)random_seed());
     assert_int_equal(atomic_load(&storm.failures), 0);
     assert_true(wait_until(nothing_is_left, storm.server, HANG_MS));
     for (int i = 0; i < PARTIES; i++)
@@ -527,9 +520,4 @@ static void nobody_meets_nobody_hangs_nothing_is_left(void **state) {
     assert_true(entered > 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nobody_meets_nobody_hangs_nothing_is_left),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -4,8 +4,9 @@
  * Clients here report at once, unless a test is about that, and every test waits until those it asks
  * about listen.
  */
-#include "lock/world.h"
+#include "support/case.h"
 #include "support/new_lock.h"
+#include "support/world.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -38,7 +39,7 @@ static const hf_fleet_lock *find(const hf_fleet *fleet, const char *name) {
 
 /* Until everybody tells: so many owners hold the lock or wait for it, and each is known to its client. Who
  * waits tells so a moment before it listens for the release. */
-struct told {
+struct reported {
     hf_client *client;
     const char *name;
     size_t parties;
@@ -46,28 +47,28 @@ struct told {
     hf_fleet *fleet;
 };
 
-static size_t told_by_clients(const hf_fleet_party *const *all, size_t len) {
-    size_t told = 0;
+static size_t reported_by_clients(const hf_fleet_party *const *all, size_t len) {
+    size_t reported = 0;
     for (size_t i = 0; i < len; i++)
-        told += (all[i]->seen_by & HF_SEEN_BY_CLIENT) != 0;
-    return told;
+        reported += (all[i]->seen_by & HF_SEEN_BY_CLIENT) != 0;
+    return reported;
 }
 
-static bool is_told(void *arg) {
-    struct told *told = arg;
-    hf_fleet_free(told->fleet);
-    told->fleet = survey(told->client, NULL);
-    const hf_fleet_lock *lock = find(told->fleet, told->name);
-    return lock != NULL && lock->listeners >= told->listeners &&
-           told_by_clients(lock->holders, lock->holders_len) +
-                   told_by_clients(lock->waiters, lock->waiters_len) ==
-               told->parties;
+static bool is_reported(void *arg) {
+    struct reported *reported = arg;
+    hf_fleet_free(reported->fleet);
+    reported->fleet = survey(reported->client, NULL);
+    const hf_fleet_lock *lock = find(reported->fleet, reported->name);
+    return lock != NULL && lock->listeners >= reported->listeners &&
+           reported_by_clients(lock->holders, lock->holders_len) +
+                   reported_by_clients(lock->waiters, lock->waiters_len) ==
+               reported->parties;
 }
 
-static hf_fleet *survey_until_told(hf_client *client, const char *name, size_t parties) {
-    struct told told = {.client = client, .name = name, .parties = parties};
-    assert_true(wait_until(is_told, &told, HANG_MS));
-    return told.fleet;
+static hf_fleet *survey_until_reported(hf_client *client, const char *name, size_t parties) {
+    struct reported reported = {.client = client, .name = name, .parties = parties};
+    assert_true(wait_until(is_reported, &reported, HANG_MS));
+    return reported.fleet;
 }
 
 static hf_client *open_one(struct server *server, const hf_options *options) {
@@ -76,20 +77,15 @@ static hf_client *open_one(struct server *server, const hf_options *options) {
     return client;
 }
 
-static void an_empty_server_has_an_empty_survey(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
-    hf_fleet *fleet = survey(w.rival, NULL);
+WORLD_CASE(an_empty_server_has_an_empty_survey) {
+    hf_fleet *fleet = survey(w->rival, NULL);
     assert_int_equal(fleet->locks_len, 0);
     assert_int_equal(fleet->missing, 0);
     assert_string_equal(fleet->words, "");
     hf_fleet_free(fleet);
-    world_end(&w);
 }
 
-static void a_holder_and_a_waiter_are_told_with_all_that_is_known(void **state) {
-    (void)state;
+CASE(a_holder_and_a_waiter_are_reported_in_full) {
     struct world w;
     struct world_caller waiter;
     hf_options options = telling();
@@ -100,9 +96,10 @@ static void a_holder_and_a_waiter_are_told_with_all_that_is_known(void **state) 
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     world_call_acquire(&waiter, wanted, world_wait_for(HF_FOREVER, HF_WATCHDOG));
 
-    struct told told = {.client = w.rival, .name = WORLD_NAME, .parties = 2, .listeners = 1};
-    assert_true(wait_until(is_told, &told, HANG_MS));
-    hf_fleet *fleet = told.fleet;
+    struct reported reported = {
+        .client = w.rival, .name = WORLD_NAME, .parties = 2, .listeners = 1};
+    assert_true(wait_until(is_reported, &reported, HANG_MS));
+    hf_fleet *fleet = reported.fleet;
     assert_int_equal(fleet->missing, 0);
     const hf_fleet_lock *lock = find(fleet, WORLD_NAME);
     assert_non_null(lock);
@@ -137,39 +134,62 @@ static void a_holder_and_a_waiter_are_told_with_all_that_is_known(void **state) 
 }
 
 /* One that locks and releases quickly pays for no subscription. */
-static void a_quick_client_never_listens(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
-    long long before = server_calls(w.server, "subscribe");
+/* The server gets it, and so does a survey. What a name of a connection cannot have becomes `_`; a long one is cut. */
+CASE(a_label_stands_for_the_program) {
+    const struct {
+        const char *label, *shown;
+    } all[] = {
+        {"nightly backup:\xc3\xa4\n", "nightly_backup:___"},
+        {"0123456789012345678901234567890123456789012345678901234567890123456789",
+         "0123456789012345678901234567890123456789012345678901234567890123"},
+        {"", program_invocation_short_name},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct world w;
+        hf_options options = telling();
+        options.label = all[i].label;
+        world_begin(&w, &options);
+        assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+        hf_fleet *fleet = survey_until_reported(w.rival, WORLD_NAME, 1);
+        assert_string_equal(find(fleet, WORLD_NAME)->holders[0]->client->program, all[i].shown);
+        hf_fleet_free(fleet);
+        hf_lock_info *info;
+        assert_int_equal(hf_lock_inspect(w.lock, &info), HF_OK);
+        assert_int_equal(info->holders_len, 1);
+        const char *last = strrchr(info->holders[0]->connection, ' ');
+        assert_string_equal(last + 1, all[i].shown);
+        hf_lock_info_free(info);
+        assert_int_equal(hf_lock_release(w.lock), HF_OK);
+        world_end(&w);
+    }
+}
+
+WORLD_CASE(a_quick_client_never_listens) {
+    long long before = server_calls(w->server, "subscribe");
     int64_t longest_ms = 0;
     for (int i = 0; i < 100; i++) {
         int64_t start_ms = now_ms();
-        assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-        assert_int_equal(hf_lock_release(w.lock), HF_OK);
+        assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+        assert_int_equal(hf_lock_release(w->lock), HF_OK);
         int64_t took_ms = now_ms() - start_ms;
         longest_ms = took_ms > longest_ms ? took_ms : longest_ms;
     }
     if (longest_ms < 999) /* else the machine paused, and it was not quick */
-        assert_int_equal(server_calls(w.server, "subscribe"), before);
-    world_end(&w);
+        assert_int_equal(server_calls(w->server, "subscribe"), before);
 }
 
 /* Who waits for a second listens too, without holding anything. */
-static void a_long_wait_listens(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(a_long_wait_listens) {
     struct world_caller waiter;
-    world_begin(&w, NULL);
     hf_options silent = world_options();
     silent.report_after_ms = -1;
-    hf_client *holder = open_one(w.server, &silent);
+    hf_client *holder = open_one(w->server, &silent);
     hf_lock *held;
     assert_int_equal(hf_lock_new(holder, WORLD_NAME, &held), HF_OK);
     assert_int_equal(hf_lock_acquire(held), HF_OK);
-    world_call_acquire(&waiter, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    world_call_acquire(&waiter, w->lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
     /* the holder listens for breaks, but does not answer */
-    hf_fleet *fleet = survey_until_told(w.rival, WORLD_NAME, 1);
+    hf_fleet *fleet = survey_until_reported(w->rival, WORLD_NAME, 1);
     const hf_fleet_lock *lock = find(fleet, WORLD_NAME);
     assert_non_null(lock);
     assert_int_equal(lock->waiters_len, 1);
@@ -181,7 +201,6 @@ static void a_long_wait_listens(void **state) {
     assert_int_equal(world_join(&waiter), HF_OK);
     hf_lock_free(held);
     assert_int_equal(hf_close(holder), HF_OK);
-    world_end(&w);
 }
 
 struct named {
@@ -206,24 +225,20 @@ static void *wait_by_name(void *arg) {
 }
 
 /* One that has the name of its process has none of its own. */
-static void threads_are_told_by_name(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE_WITH(threads_are_reported_by_name, telling()) {
     pthread_t threads[2];
     hf_lock *unnamed;
     struct named holder;
-    hf_options options = telling();
-    world_begin(&w, &options);
-    holder.lock = w.lock;
+    holder.lock = w->lock;
     assert_int_equal(sem_init(&holder.enough, 0, 0), 0);
-    assert_int_equal(hf_lock_new(w.client, "unnamed", &unnamed), HF_OK);
+    assert_int_equal(hf_lock_new(w->client, "unnamed", &unnamed), HF_OK);
     assert_int_equal(hf_lock_acquire(unnamed), HF_OK);
     assert_int_equal(pthread_create(&threads[0], NULL, hold_by_name, &holder), 0);
-    hf_fleet *fleet = survey_until_told(w.rival, WORLD_NAME, 1);
+    hf_fleet *fleet = survey_until_reported(w->rival, WORLD_NAME, 1);
     assert_string_equal(find(fleet, "unnamed")->holders[0]->thread, "");
     hf_fleet_free(fleet);
-    assert_int_equal(pthread_create(&threads[1], NULL, wait_by_name, w.lock), 0);
-    fleet = survey_until_told(w.rival, WORLD_NAME, 2);
+    assert_int_equal(pthread_create(&threads[1], NULL, wait_by_name, w->lock), 0);
+    fleet = survey_until_reported(w->rival, WORLD_NAME, 2);
     const hf_fleet_lock *lock = find(fleet, WORLD_NAME);
     assert_string_equal(lock->holders[0]->thread, "a holder");
     assert_string_equal(lock->waiters[0]->thread, "a waiter");
@@ -233,15 +248,13 @@ static void threads_are_told_by_name(void **state) {
     assert_int_equal(pthread_join(threads[1], NULL), 0);
     sem_destroy(&holder.enough);
     hf_lock_free(unnamed);
-    world_end(&w);
 }
 
-static void kinds_are_told_apart(void **state) {
-    (void)state;
+CASE(kinds_are_distinguished) {
     static const struct {
         const char *name;
         any_kind kind;
-        const char *told;
+        const char *reported;
     } kinds[] = {{"k-plain", HF_PLAIN, "plain"},
                  {"k-fenced", HF_FENCED, "fenced"},
                  {"k-fair", HF_FAIR, "fair"},
@@ -258,12 +271,12 @@ static void kinds_are_told_apart(void **state) {
             HF_OK);
         assert_int_equal(hf_lock_acquire(locks[i]), HF_OK);
     }
-    hf_fleet *fleet = survey_until_told(w.rival, kinds[KINDS - 1].name, 1);
+    hf_fleet *fleet = survey_until_reported(w.rival, kinds[KINDS - 1].name, 1);
     assert_int_equal(fleet->locks_len, KINDS);
     for (int i = 0; i < KINDS; i++) {
         const hf_fleet_lock *lock = find(fleet, kinds[i].name);
         assert_non_null(lock);
-        assert_string_equal(lock->kind, kinds[i].told);
+        assert_string_equal(lock->kind, kinds[i].reported);
         assert_int_equal(lock->holders_len, 1);
         assert_false(lock->disputed);
         assert_int_equal(lock->holders[0]->seen_by, HF_SEEN_BY_SERVER | HF_SEEN_BY_CLIENT);
@@ -280,46 +293,39 @@ static void kinds_are_told_apart(void **state) {
 }
 
 /* Channels know neither databases nor prefixes; names are any bytes. */
-static void names_prefixes_and_databases_are_kept_apart(void **state) {
-    (void)state;
+WORLD_CASE(names_prefixes_and_databases_are_kept_apart) {
     static const char odd[] = "a \"b\"\\\n\xff{c}";
-    struct world w;
     char url[512];
     hf_options options = telling();
-    world_begin(&w, NULL);
     options.name_prefix = "app*:";
-    snprintf(url, sizeof url, "%s?db=3", server_url(w.server));
+    snprintf(url, sizeof url, "%s?db=3", server_url(w->server));
     hf_client *holder, *asker;
     hf_lock *lock;
     assert_int_equal(hf_open(url, &options, &holder), HF_OK);
     assert_int_equal(hf_open(url, &options, &asker), HF_OK);
     assert_int_equal(hf_lock_new(holder, odd, &lock), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    hf_fleet *fleet = survey_until_told(asker, odd, 1);
+    hf_fleet *fleet = survey_until_reported(asker, odd, 1);
     assert_int_equal(fleet->locks_len, 1);
     assert_string_equal(fleet->locks[0]->name, odd);
     assert_int_equal(fleet->locks[0]->holders[0]->seen_by, HF_SEEN_BY_SERVER | HF_SEEN_BY_CLIENT);
     hf_fleet_free(fleet);
-    fleet = survey(w.rival, NULL); /* another database */
+    fleet = survey(w->rival, NULL); /* another database */
     assert_int_equal(fleet->locks_len, 0);
     hf_fleet_free(fleet);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(hf_close(holder), HF_OK);
     assert_int_equal(hf_close(asker), HF_OK);
-    world_end(&w);
 }
 
-static void other_keys_are_none_of_ours(void **state) {
-    (void)state;
-    struct world w;
-    world_begin(&w, NULL);
-    cmd_ok(w.server, "HSET user:1 name joe age 3");
-    cmd_ok(w.server, "HSET half 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:7 1 name joe");
-    cmd_ok(w.server, "SET number 5");
-    cmd_ok(w.server, "HSET java 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:7 2");
-    cmd_ok(w.server, "HSET dead 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:4294967297 1");
-    hf_fleet *fleet = survey(w.rival, NULL);
+WORLD_CASE(other_keys_are_none_of_ours) {
+    cmd_ok(w->server, "HSET user:1 name joe age 3");
+    cmd_ok(w->server, "HSET half 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:7 1 name joe");
+    cmd_ok(w->server, "SET number 5");
+    cmd_ok(w->server, "HSET java 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:7 2");
+    cmd_ok(w->server, "HSET dead 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:4294967297 1");
+    hf_fleet *fleet = survey(w->rival, NULL);
     assert_int_equal(fleet->locks_len, 2);
     const hf_fleet_lock *java = find(fleet, "java"), *dead = find(fleet, "dead");
     assert_int_equal(java->holders[0]->count, 2);
@@ -328,7 +334,6 @@ static void other_keys_are_none_of_ours(void **state) {
     assert_int_equal(java->holders[0]->presence, HF_PRESENCE_UNKNOWN);
     assert_int_equal(dead->holders[0]->presence, HF_GONE);
     hf_fleet_free(fleet);
-    world_end(&w);
 }
 
 /* ---- Processes: forked before the parent has threads, and begun when its world has ---- */
@@ -373,8 +378,7 @@ static bool is_deadlocked(void *arg) {
     return seen->deadlocks->len > 0;
 }
 
-static void a_deadlock_of_two_processes_is_found_and_named(void **state) {
-    (void)state;
+CASE(a_deadlock_of_two_processes_is_found_and_named) {
     struct world w;
     struct barrier *begun = barrier_new(3), *met = barrier_new(2);
     struct pair one = {server_url(world_server()), "left", "right", begun, met};
@@ -431,8 +435,7 @@ static bool holder_is(void *arg) {
     return is;
 }
 
-static void a_stopped_holder_is_silent_and_a_dead_one_gone(void **state) {
-    (void)state;
+CASE(a_stopped_holder_is_silent_and_a_dead_one_gone) {
     struct world w;
     struct barrier *begun = barrier_new(2);
     struct pair pair = {.url = server_url(world_server()), .first = "kept", .begun = begun};
@@ -465,9 +468,9 @@ static bool listens_for_a_release(void *arg) {
     return listens;
 }
 
-/* One that hangs does not make others look as if they did: not who is new, and not who is somewhere else. */
-static void only_who_should_have_answered_is_silent(void **state) {
-    (void)state;
+/* One hanging client does not make others seem to hang: neither new ones nor those on other
+ * servers. */
+CASE(only_a_client_that_should_answer_is_silent) {
     struct world w;
     struct world_caller waiter;
     struct barrier *begun = barrier_new(2);
@@ -489,7 +492,7 @@ static void only_who_should_have_answered_is_silent(void **state) {
     world_call_acquire(&waiter, wanted, world_wait_for(HF_FOREVER, HF_WATCHDOG));
     assert_true(barrier_wait(begun, HANG_MS));
     assert_true(wait_until(listens_for_a_release, w.server, HANG_MS));
-    hf_fleet_free(survey_until_told(elsewhere, "far", 1));
+    hf_fleet_free(survey_until_reported(elsewhere, "far", 1));
     struct wanted silent = {.client = w.rival, .presence = HF_ALIVE};
     assert_true(wait_until(holder_is, &silent, HANG_MS));
     stop_process(hangs);
@@ -513,62 +516,37 @@ static void only_who_should_have_answered_is_silent(void **state) {
 
 /* ---- As an operation ---- */
 
-static void a_survey_can_be_started(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(a_survey_can_be_started) {
     hf_op *op;
     hf_fleet *fleet = NULL;
     hf_result result = HF_RESULT_INIT;
-    world_begin(&w, NULL);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    assert_int_equal(hf_survey_start(w.rival, NULL, &fleet, NULL, NULL, &op), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_int_equal(hf_survey_start(w->rival, NULL, &fleet, NULL, NULL, &op), HF_OK);
     assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_OK);
     hf_op_free(op);
     assert_non_null(find(fleet, WORLD_NAME));
     hf_fleet_free(fleet);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
 }
 
-static void wrong_arguments_are_refused(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(wrong_arguments_are_refused) {
     hf_fleet *fleet = NULL;
     hf_survey_options options = HF_SURVEY_INIT;
     char pattern[300];
-    world_begin(&w, NULL);
     memset(pattern, 'a', sizeof pattern - 1);
     pattern[sizeof pattern - 1] = '\0';
-    assert_int_equal(hf_survey(w.rival, NULL, NULL), HF_EINVAL);
+    assert_int_equal(hf_survey(w->rival, NULL, NULL), HF_EINVAL);
     assert_int_equal(hf_survey(NULL, NULL, &fleet), HF_EINVAL);
     options.pattern = pattern;
-    assert_int_equal(hf_survey(w.rival, &options, &fleet), HF_EINVAL);
+    assert_int_equal(hf_survey(w->rival, &options, &fleet), HF_EINVAL);
     options.pattern = NULL;
     options.limit_ms = 0;
-    assert_int_equal(hf_survey(w.rival, &options, &fleet), HF_EINVAL);
-    assert_int_equal(hf_survey_start(w.rival, NULL, &fleet, NULL, NULL, NULL), HF_EINVAL);
+    assert_int_equal(hf_survey(w->rival, &options, &fleet), HF_EINVAL);
+    assert_int_equal(hf_survey_start(w->rival, NULL, &fleet, NULL, NULL, NULL), HF_EINVAL);
     assert_int_equal(hf_fleet_deadlocks(NULL, NULL, NULL), HF_EINVAL);
     hf_fleet_free(NULL);
     hf_deadlocks_free(NULL);
     assert_null(fleet);
-    world_end(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_empty_server_has_an_empty_survey),
-        cmocka_unit_test(a_holder_and_a_waiter_are_told_with_all_that_is_known),
-        cmocka_unit_test(a_quick_client_never_listens),
-        cmocka_unit_test(a_long_wait_listens),
-        cmocka_unit_test(threads_are_told_by_name),
-        cmocka_unit_test(kinds_are_told_apart),
-        cmocka_unit_test(names_prefixes_and_databases_are_kept_apart),
-        cmocka_unit_test(other_keys_are_none_of_ours),
-        cmocka_unit_test(a_deadlock_of_two_processes_is_found_and_named),
-        cmocka_unit_test(a_stopped_holder_is_silent_and_a_dead_one_gone),
-        cmocka_unit_test(only_who_should_have_answered_is_silent),
-        cmocka_unit_test(a_survey_can_be_started),
-        cmocka_unit_test(wrong_arguments_are_refused),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -1,10 +1,11 @@
 /*
- * A fork while the keeper finds out what a thread is called (src/base/self.c), for a survey: what is known of a thread is not
+ * A fork while the keeper finds out what a thread is called (src/task/thread_record.c), for a survey: what is known of a thread is not
  * locked meanwhile, so that the thread goes on in the child.
  *
  * The moment is made long by an open() of our own, which waits where a name is read.
  */
-#include "lock/world.h"
+#include "support/case.h"
+#include "support/world.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -61,27 +62,17 @@ static void *ask(void *client) {
     return NULL;
 }
 
-static void the_thread_goes_on_in_the_child(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE_WITH(the_thread_goes_on_in_the_child, telling()) {
     pthread_t thread;
-    hf_options options = telling();
-    world_begin(&w, &options);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    assert_true(wait_until(server_questions_are_heard, w.server, HANG_MS));
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_true(wait_until(server_questions_are_received, w->server, HANG_MS));
     atomic_store(&stops, true);
-    assert_int_equal(pthread_create(&thread, NULL, ask, w.rival), 0);
+    assert_int_equal(pthread_create(&thread, NULL, ask, w->rival), 0);
     assert_true(world_wait_atomic(&reading, 1, HANG_MS));
-    assert_true(expect_exit(run_child(child_locks, &w), 0, HANG_MS));
+    assert_true(expect_exit(run_child(child_locks, w), 0, HANG_MS));
     atomic_store(&stops, false);
     pthread_join(thread, NULL);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_thread_goes_on_in_the_child),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -2,44 +2,40 @@
  * Groups of values in a survey, as the server has them: ours, and Java's, written here by hand as it does.
  */
 #include "lock/surveys.h"
+#include "support/case.h"
 
 #define JAVA "5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d"
 #define VALUE_1 "7pNoDdizVy2xY792MaFv+w"
 #define VALUE_2 "kIX2DFOX4IWct7G7K6tV9A"
 
-static void a_group_of_ours(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE_WITH(a_group_of_ours, reporting(0)) {
     struct world_caller waiter;
     const hf_bytes some[] = {{"one", 3}, {"two", 3}}, one[] = {{"two", 3}};
-    hf_options options = reporting(0);
     hf_lock *held, *wanted;
-    world_begin(&w, &options);
-    assert_int_equal(hf_lock_new_group(w.client, "group", 5, some, 2, &held), HF_OK);
-    assert_int_equal(hf_lock_new_group(w.rival, "group", 5, one, 1, &wanted), HF_OK);
+    assert_int_equal(hf_lock_new_group(w->client, "group", 5, some, 2, &held), HF_OK);
+    assert_int_equal(hf_lock_new_group(w->rival, "group", 5, one, 1, &wanted), HF_OK);
     assert_int_equal(hf_lock_acquire(held), HF_OK);
     assert_int_equal(hf_lock_acquire(held), HF_OK);
     world_call_acquire(&waiter, wanted, world_wait_for(HF_FOREVER, HF_WATCHDOG));
-    struct told told = {
-        .client = w.client, .name = "group", .holders = 1, .waiters = 1, .listeners = 1};
-    assert_true(wait_until(is_told, &told, HANG_MS));
-    const hf_fleet_lock *lock = find(told.fleet, "group");
+    struct reported reported = {
+        .client = w->client, .name = "group", .holders = 1, .waiters = 1, .listeners = 1};
+    assert_true(wait_until(is_reported, &reported, HANG_MS));
+    const hf_fleet_lock *lock = find(reported.fleet, "group");
     assert_string_equal(lock->kind, "group");
     assert_false(lock->disputed);
     assert_int_equal(lock->holders_len, 1);
     const hf_fleet_party *holder = lock->holders[0];
-    assert_string_equal(holder->owner, w.owner);
+    assert_string_equal(holder->owner, w->owner);
     assert_int_equal(holder->seen_by, HF_SEEN_BY_SERVER | HF_SEEN_BY_CLIENT);
     assert_int_equal(holder->count, 2);
     assert_true(lock->ttl_ms > 0);
     assert_int_equal(lock->available, -1);
-    hf_fleet_free(told.fleet);
+    hf_fleet_free(reported.fleet);
     assert_int_equal(hf_lock_release(held), HF_OK);
     assert_int_equal(hf_lock_release(held), HF_OK);
     assert_int_equal(world_join(&waiter), HF_OK);
     hf_lock_free(held);
     hf_lock_free(wanted);
-    world_end(&w);
 }
 
 static void hold_value(struct server *server, const char *field, const char *owner,
@@ -50,21 +46,18 @@ static void hold_value(struct server *server, const char *field, const char *own
 }
 
 /* What others left behind there, and what has ended, holds nothing. */
-static void a_group_of_java(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(a_group_of_java) {
     char later[32], latest[32], ended[32];
-    world_begin(&w, NULL);
-    score_after(w.server, 20000, later);
-    score_after(w.server, 50000, latest);
-    score_after(w.server, -5000, ended);
-    hold_value(w.server, VALUE_1, JAVA ":7", later, 1);
-    hold_value(w.server, VALUE_2, JAVA ":7", latest, 3);
-    hold_value(w.server, "nMtxa73M/ZjwHCcA4AdYhg", JAVA ":8", ended, 1);
-    assert_int_equal(cmd_int(w.server, "HSET group " VALUE_1 ":" JAVA ":9:expire_time %s", later),
+    score_after(w->server, 20000, later);
+    score_after(w->server, 50000, latest);
+    score_after(w->server, -5000, ended);
+    hold_value(w->server, VALUE_1, JAVA ":7", later, 1);
+    hold_value(w->server, VALUE_2, JAVA ":7", latest, 3);
+    hold_value(w->server, "nMtxa73M/ZjwHCcA4AdYhg", JAVA ":8", ended, 1);
+    assert_int_equal(cmd_int(w->server, "HSET group " VALUE_1 ":" JAVA ":9:expire_time %s", later),
                      1);
-    cmd_ok(w.server, "HSET other " VALUE_1 " joe " VALUE_2 " jim");
-    hf_fleet *fleet = survey(w.rival, NULL);
+    cmd_ok(w->server, "HSET other " VALUE_1 " joe " VALUE_2 " jim");
+    hf_fleet *fleet = survey(w->rival, NULL);
     assert_int_equal(fleet->locks_len, 1);
     const hf_fleet_lock *lock = find(fleet, "group");
     assert_string_equal(lock->kind, "group");
@@ -74,25 +67,20 @@ static void a_group_of_java(void **state) {
     assert_true(lock->holders[0]->left_ms > 40000 && lock->holders[0]->left_ms <= 50000);
     assert_int_equal(lock->left_out, 0);
     hf_fleet_free(fleet);
-    world_end(&w);
 }
 
-static void a_large_group_is_told_in_part(void **state) {
-    (void)state;
+WORLD_CASE(a_large_group_is_reported_in_part) {
     static const char fill[] =
         "for i = 1, 1000 do local f, o = string.format('%022d', i), '" JAVA ":' .. i "
         "redis.call('hset', 'group', f, o, f .. ':' .. o .. ':expire_time', '4102444800000', "
         "f .. ':' .. o .. ':lock_count', '1') end return 1";
-    struct world w;
-    world_begin(&w, NULL);
-    assert_int_equal(cmd_int(w.server, "EVAL %s 0", fill), 1);
-    hf_fleet *fleet = survey(w.rival, NULL);
+    assert_int_equal(cmd_int(w->server, "EVAL %s 0", fill), 1);
+    hf_fleet *fleet = survey(w->rival, NULL);
     const hf_fleet_lock *lock = find(fleet, "group");
     assert_non_null(lock);
     assert_true(lock->holders_len > 0 && lock->holders_len <= 100);
     assert_int_equal((int64_t)lock->holders_len + lock->left_out, 1000);
     hf_fleet_free(fleet);
-    world_end(&w);
 }
 
 /* How often the server has run a command. */
@@ -108,36 +96,24 @@ static long long count_of(struct server *server, const char *command) {
 
 /* The server does nothing else while a script runs: what others keep in hashes is not read for one field of it, and what is
  * large has a script of its own. */
-static void no_script_has_much_to_do(void **state) {
-    (void)state;
+WORLD_CASE(no_script_has_much_to_do) {
     static const char fill[] =
         "for i = 1, 20 do for f = 1, 300 do "
         "redis.call('hset', 'foreign' .. i, 'field' .. f, 'x') "
         "redis.call('hset', 'read' .. i, 'mode', 'read', '" JAVA ":' .. f, '1') "
         "end end return 1";
-    struct world w;
-    world_begin(&w, NULL);
-    assert_int_equal(cmd_int(w.server, "EVAL %s 0", fill), 1);
-    cmd_ok(w.server, "CONFIG RESETSTAT");
-    hf_fleet *fleet = survey(w.rival, NULL);
+    assert_int_equal(cmd_int(w->server, "EVAL %s 0", fill), 1);
+    cmd_ok(w->server, "CONFIG RESETSTAT");
+    hf_fleet *fleet = survey(w->rival, NULL);
     assert_int_equal(fleet->locks_len, 20);
     for (size_t i = 0; i < fleet->locks_len; i++) {
         assert_int_equal(fleet->locks[i]->kind[0], 'r');
         assert_int_equal((int64_t)fleet->locks[i]->holders_len + fleet->locks[i]->left_out, 300);
     }
     hf_fleet_free(fleet);
-    assert_int_equal(count_of(w.server, "hscan"), 20);
-    assert_int_equal(count_of(w.server, "hgetall"), 0);
-    assert_true(count_of(w.server, "eval") >= 20);
-    world_end(&w);
+    assert_int_equal(count_of(w->server, "hscan"), 20);
+    assert_int_equal(count_of(w->server, "hgetall"), 0);
+    assert_true(count_of(w->server, "eval") >= 20);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_group_of_ours),
-        cmocka_unit_test(a_group_of_java),
-        cmocka_unit_test(a_large_group_is_told_in_part),
-        cmocka_unit_test(no_script_has_much_to_do),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -1,13 +1,15 @@
 /*
- * A client that begins to listen between the moment at which a survey looks who would answer and its question: it answers, and
- * that is not taken for the answer of one who was there before.
+ * A client that subscribes between a survey's count of subscribers and its question: it answers,
+ * and its answer is not mistaken for that of a counted client.
  */
 #include "lock/surveys.h"
+#include "support/case.h"
 
 #define PUBLISH "\r\nPUBLISH\r\n"
 #define NEWCOMER "cccccccc-0000-4000-8000-00000000000c"
 
-struct scene {
+/* A survey, and a client that answers it late. */
+struct inquiry {
     struct world w; /* its client asks */
     struct proxy *wire;
     hf_client *teller; /* behind it */
@@ -35,8 +37,8 @@ static bool is_quiet(void *server) {
 }
 
 static void *take_survey(void *arg) {
-    struct scene *scene = arg;
-    scene->fleet = survey(scene->w.client, NULL);
+    struct inquiry *inquiry = arg;
+    inquiry->fleet = survey(inquiry->w.client, NULL);
     return NULL;
 }
 
@@ -49,50 +51,47 @@ static hf_presence presence_of(const hf_fleet *fleet, const char *id) {
 
 /* The newcomer's answer is there before anybody has heard the question. */
 static bool are_both_alive(void *arg) {
-    struct scene *scene = arg;
+    struct inquiry *inquiry = arg;
     pthread_t thread;
     char channel[128], id[64];
-    assert_true(wait_until(is_quiet, scene->w.server, HANG_MS));
-    proxy_stall_request(scene->w.proxy, PUBLISH);
-    assert_int_equal(pthread_create(&thread, NULL, take_survey, scene), 0);
-    assert_true(proxy_wait_held(scene->w.proxy, HANG_MS));
-    assert_int_equal(find_channels(scene->w.server, channel, sizeof channel), 1);
-    assert_int_equal(cmd_int(scene->w.server, "PUBLISH %s %s", channel,
+    assert_true(wait_until(is_quiet, inquiry->w.server, HANG_MS));
+    proxy_stall_request(inquiry->w.proxy, PUBLISH);
+    assert_int_equal(pthread_create(&thread, NULL, take_survey, inquiry), 0);
+    assert_true(proxy_wait_held(inquiry->w.proxy, HANG_MS));
+    assert_int_equal(find_channels(inquiry->w.server, channel, sizeof channel), 1);
+    assert_int_equal(cmd_int(inquiry->w.server, "PUBLISH %s %s", channel,
                              "{\"v\":1,\"id\":\"" NEWCOMER "\",\"name\":\"holdfast:" NEWCOMER
                              ":host:1:late\"}"),
                      1);
-    assert_true(proxy_release_held(scene->w.proxy) >= 1);
+    assert_true(proxy_release_held(inquiry->w.proxy) >= 1);
     pthread_join(thread, NULL);
-    world_owner_text(scene->teller, 1, id);
+    world_owner_text(inquiry->teller, 1, id);
     id[36] = '\0';
-    assert_int_equal(presence_of(scene->fleet, NEWCOMER), HF_ALIVE);
-    bool alive = presence_of(scene->fleet, id) == HF_ALIVE;
-    hf_fleet_free(scene->fleet);
+    assert_int_equal(presence_of(inquiry->fleet, NEWCOMER), HF_ALIVE);
+    bool alive = presence_of(inquiry->fleet, id) == HF_ALIVE;
+    hf_fleet_free(inquiry->fleet);
     return alive;
 }
 
-/* Who answers late is waited for; on a busy machine it may be too late, and then it is asked again. */
-static void an_answer_counts_for_who_gave_it(void **state) {
-    (void)state;
-    struct scene scene = {0};
+/* A late answer is waited for. On a busy machine it may come too late; then the survey is
+ * repeated. */
+CASE(an_answer_counts_for_its_sender) {
+    struct inquiry inquiry = {0};
     hf_options options = reporting(0), asking = reporting(-1);
-    world_begin(&scene.w, &asking);
-    scene.wire = proxy_start(server_socket(scene.w.server));
-    assert_int_equal(hf_open(proxy_url(scene.wire), &options, &scene.teller), HF_OK);
-    assert_int_equal(hf_lock_new(scene.teller, "told", &scene.lock), HF_OK);
-    assert_int_equal(hf_lock_acquire(scene.lock), HF_OK);
-    assert_true(wait_until(server_questions_are_heard, scene.w.server, HANG_MS));
-    proxy_delay(scene.wire, PUBLISH, 100);
-    assert_true(wait_until(are_both_alive, &scene, HANG_MS));
-    proxy_heal(scene.wire);
-    assert_int_equal(hf_lock_release(scene.lock), HF_OK);
-    hf_lock_free(scene.lock);
-    assert_int_equal(hf_close(scene.teller), HF_OK);
-    proxy_free(scene.wire);
-    world_end(&scene.w);
+    world_begin(&inquiry.w, &asking);
+    inquiry.wire = proxy_start(server_socket(inquiry.w.server));
+    assert_int_equal(hf_open(proxy_url(inquiry.wire), &options, &inquiry.teller), HF_OK);
+    assert_int_equal(hf_lock_new(inquiry.teller, "told", &inquiry.lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(inquiry.lock), HF_OK);
+    assert_true(wait_until(server_questions_are_received, inquiry.w.server, HANG_MS));
+    proxy_delay(inquiry.wire, PUBLISH, 100);
+    assert_true(wait_until(are_both_alive, &inquiry, HANG_MS));
+    proxy_heal(inquiry.wire);
+    assert_int_equal(hf_lock_release(inquiry.lock), HF_OK);
+    hf_lock_free(inquiry.lock);
+    assert_int_equal(hf_close(inquiry.teller), HF_OK);
+    proxy_free(inquiry.wire);
+    world_end(&inquiry.w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(an_answer_counts_for_who_gave_it)};
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

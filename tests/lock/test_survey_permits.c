@@ -3,6 +3,7 @@
  * of clients that tell nothing or are stopped; and what only looks like them.
  */
 #include "lock/surveys.h"
+#include "support/case.h"
 
 #define POOL "pool"
 #define POOL_SET "{" POOL "}:timeout"
@@ -25,21 +26,17 @@ static hf_permits *new_pool(hf_client *client, const char *name, int64_t number)
 
 /* ---- Permits of ours ---- */
 
-static void a_permit_and_who_waits_for_one(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE_WITH(a_permit_and_its_waiter, reporting(0)) {
     hf_permit_id id, wanted_id;
     hf_op *op;
-    hf_options options = reporting(0);
-    world_begin(&w, &options);
-    hf_permits *permits = new_pool(w.client, POOL, 1);
-    hf_permits *wanted = new_pool(w.rival, POOL, 1);
+    hf_permits *permits = new_pool(w->client, POOL, 1);
+    hf_permits *wanted = new_pool(w->rival, POOL, 1);
     assert_int_equal(hf_permits_acquire(permits, &id), HF_OK);
     assert_int_equal(hf_permits_acquire_start(wanted, NULL, &wanted_id, NULL, NULL, &op), HF_OK);
-    struct told told = {
-        .client = w.client, .name = POOL, .holders = 1, .waiters = 1, .listeners = 1};
-    assert_true(wait_until(is_told, &told, HANG_MS));
-    const hf_fleet_lock *lock = find(told.fleet, POOL);
+    struct reported reported = {
+        .client = w->client, .name = POOL, .holders = 1, .waiters = 1, .listeners = 1};
+    assert_true(wait_until(is_reported, &reported, HANG_MS));
+    const hf_fleet_lock *lock = find(reported.fleet, POOL);
     assert_string_equal(lock->kind, "permits");
     assert_int_equal(lock->available, 0);
     assert_false(lock->disputed);
@@ -47,31 +44,26 @@ static void a_permit_and_who_waits_for_one(void **state) {
     const hf_fleet_party *holder = lock->holders[0];
     assert_string_equal(holder->owner, id.text);
     assert_int_equal(holder->seen_by, HF_SEEN_BY_SERVER | HF_SEEN_BY_CLIENT);
-    assert_string_equal(holder->client->id, hf_client_id(w.client));
+    assert_string_equal(holder->client->id, hf_client_id(w->client));
     assert_int_equal(holder->presence, HF_ALIVE);
     assert_true(holder->renewed && holder->for_ms >= 0);
     assert_true(holder->left_ms > 0 && holder->left_ms <= 60000);
     assert_true(lock->ttl_ms > 0 && lock->ttl_ms <= 60000);
-    assert_string_equal(lock->waiters[0]->client->id, hf_client_id(w.rival));
-    hf_fleet_free(told.fleet);
+    assert_string_equal(lock->waiters[0]->client->id, hf_client_id(w->rival));
+    hf_fleet_free(reported.fleet);
     assert_int_equal(hf_permits_release(permits, &id), HF_OK);
     assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_OK);
     hf_op_free(op);
     hf_permits_free(permits);
     hf_permits_free(wanted);
-    world_end(&w);
 }
 
 /* Nobody knows whose it is; but that it is taken. */
-static void a_permit_of_which_nobody_tells(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE_WITH(a_permit_without_a_reporting_client, reporting(-1)) {
     hf_permit_id id;
-    hf_options options = reporting(-1);
-    world_begin(&w, &options);
-    hf_permits *permits = new_pool(w.client, POOL, 3);
+    hf_permits *permits = new_pool(w->client, POOL, 3);
     assert_int_equal(hf_permits_acquire(permits, &id), HF_OK);
-    hf_fleet *fleet = survey(w.rival, NULL);
+    hf_fleet *fleet = survey(w->rival, NULL);
     const hf_fleet_lock *lock = find(fleet, POOL);
     assert_non_null(lock);
     assert_int_equal(lock->available, 2);
@@ -82,7 +74,6 @@ static void a_permit_of_which_nobody_tells(void **state) {
     hf_fleet_free(fleet);
     assert_int_equal(hf_permits_release(permits, &id), HF_OK);
     hf_permits_free(permits);
-    world_end(&w);
 }
 
 struct keeping {
@@ -106,8 +97,7 @@ static int keep_a_permit(void *arg) {
     return child_waits_for_ever(NULL);
 }
 
-static void a_permit_of_a_stopped_client(void **state) {
-    (void)state;
+CASE(a_permit_of_a_stopped_client) {
     struct world w;
     struct keeping keeping = {
         .url = server_url(world_server()), .begun = barrier_new(2), .taken = barrier_new(2)};
@@ -115,15 +105,15 @@ static void a_permit_of_a_stopped_client(void **state) {
     world_begin(&w, NULL);
     assert_true(barrier_wait(keeping.begun, HANG_MS));
     assert_true(barrier_wait(keeping.taken, HANG_MS));
-    struct told told = {.client = w.rival, .name = POOL, .holders = 1};
-    assert_true(wait_until(is_told, &told, HANG_MS));
+    struct reported reported = {.client = w.rival, .name = POOL, .holders = 1};
+    assert_true(wait_until(is_reported, &reported, HANG_MS));
     stop_process(keeper);
-    told.holders = 0; /* nobody says so any more, */
-    assert_true(wait_until(is_told, &told, HANG_MS));
-    const hf_fleet_lock *lock = find(told.fleet, POOL);
+    reported.holders = 0; /* nobody says so any more, */
+    assert_true(wait_until(is_reported, &reported, HANG_MS));
+    const hf_fleet_lock *lock = find(reported.fleet, POOL);
     assert_int_equal(lock->holders_len, 1); /* and it is taken all the same */
     assert_int_equal(lock->available, 1);
-    hf_fleet_free(told.fleet);
+    hf_fleet_free(reported.fleet);
     kill_child(keeper);
     barrier_free(keeping.begun);
     barrier_free(keeping.taken);
@@ -131,8 +121,7 @@ static void a_permit_of_a_stopped_client(void **state) {
 }
 
 /* The server has lost it, and its client does not know yet. */
-static void a_permit_that_the_server_does_not_have_is_disputed(void **state) {
-    (void)state;
+CASE(a_permit_that_the_server_does_not_have_is_disputed) {
     struct world w;
     hf_permit_id ids[2];
     hf_permits_options two = HF_PERMITS_INIT;
@@ -141,24 +130,23 @@ static void a_permit_that_the_server_does_not_have_is_disputed(void **state) {
     world_begin(&w, &options);
     hf_permits *permits = new_pool(w.client, POOL, 2);
     assert_int_equal(hf_permits_acquire_with(permits, &two, ids), HF_OK);
-    struct told told = {.client = w.rival, .name = POOL, .holders = 2, .listeners = -1};
-    assert_true(wait_until(is_told, &told, HANG_MS));
-    assert_false(find(told.fleet, POOL)->disputed);
+    struct reported reported = {.client = w.rival, .name = POOL, .holders = 2, .listeners = -1};
+    assert_true(wait_until(is_reported, &reported, HANG_MS));
+    assert_false(find(reported.fleet, POOL)->disputed);
     assert_int_equal(cmd_int(w.server, "ZREMRANGEBYRANK " POOL_SET " 0 0"), 1);
-    assert_true(wait_until(is_told, &told, HANG_MS));
-    assert_true(find(told.fleet, POOL)->disputed);
+    assert_true(wait_until(is_reported, &reported, HANG_MS));
+    assert_true(find(reported.fleet, POOL)->disputed);
     assert_int_equal(cmd_int(w.server, "DEL " POOL_SET), 1);
-    assert_true(wait_until(is_told, &told, HANG_MS));
-    assert_true(find(told.fleet, POOL)->disputed);
-    assert_int_equal(find(told.fleet, POOL)->ttl_ms, -2);
-    hf_fleet_free(told.fleet);
+    assert_true(wait_until(is_reported, &reported, HANG_MS));
+    assert_true(find(reported.fleet, POOL)->disputed);
+    assert_int_equal(find(reported.fleet, POOL)->ttl_ms, -2);
+    hf_fleet_free(reported.fleet);
     hf_permits_free(permits);
     world_end(&w);
 }
 
-/* Who may not see them does not doubt what clients say, and sees the rest. */
-static void without_rights_nothing_is_disputed(void **state) {
-    (void)state;
+/* A user without the right to read them does not dispute the clients' claims, and sees the rest. */
+CASE(without_rights_nothing_is_disputed) {
     static const struct {
         const char *rights;
         bool sees_locks;
@@ -179,16 +167,17 @@ static void without_rights_nothing_is_disputed(void **state) {
                  users[i].rights);
         cmd_ok(w.server, command);
         assert_int_equal(hf_open(server_url(w.server), &as, &less), HF_OK);
-        struct told told = {.client = less, .name = POOL, .holders = 1, .listeners = -1};
-        assert_true(wait_until(is_told, &told, HANG_MS));
-        const hf_fleet_lock *pool = find(told.fleet, POOL), *lock = find(told.fleet, WORLD_NAME);
+        struct reported reported = {.client = less, .name = POOL, .holders = 1, .listeners = -1};
+        assert_true(wait_until(is_reported, &reported, HANG_MS));
+        const hf_fleet_lock *pool = find(reported.fleet, POOL),
+                            *lock = find(reported.fleet, WORLD_NAME);
         assert_int_equal(pool->ttl_ms, -2);
         assert_int_equal(pool->available, -1);
         assert_false(pool->disputed);
         assert_non_null(lock);
         assert_false(lock->disputed);
         assert_int_equal(lock->ttl_ms != -2, users[i].sees_locks);
-        hf_fleet_free(told.fleet);
+        hf_fleet_free(reported.fleet);
         assert_int_equal(hf_close(less), HF_OK);
         cmd_ok(w.server, "ACL DELUSER less");
     }
@@ -199,8 +188,7 @@ static void without_rights_nothing_is_disputed(void **state) {
 }
 
 /* Those in docs/redisson.md, and what it takes to connect. */
-static void the_documented_rights_are_enough(void **state) {
-    (void)state;
+CASE(the_documented_rights_are_enough) {
     struct world w;
     hf_permit_id id;
     hf_client *client;
@@ -247,19 +235,16 @@ static void add_taken(struct server *server, const char *set, const char *score,
     assert_int_equal(cmd_int(server, "ZADD %s %s %b", set, score, id, len), 1);
 }
 
-static void permits_of_java(void **state) {
-    (void)state;
+WORLD_CASE(permits_of_java) {
     static const char id[] = "\x00\x01\xfe\xff{}\"\n01234567";
-    struct world w;
     char score[32];
-    world_begin(&w, NULL);
-    cmd_ok(w.server, "SET " POOL " 2");
-    add_taken(w.server, POOL_SET, score_after(w.server, 50000, score), id, 16);
-    add_taken(w.server, POOL_SET, NEVER, "neverends1234567", 16);
-    add_taken(w.server, POOL_SET, score_after(w.server, 40000, score),
+    cmd_ok(w->server, "SET " POOL " 2");
+    add_taken(w->server, POOL_SET, score_after(w->server, 50000, score), id, 16);
+    add_taken(w->server, POOL_SET, NEVER, "neverends1234567", 16);
+    add_taken(w->server, POOL_SET, score_after(w->server, 40000, score),
               "0123456789abcdef0123456789abcdef", 32); /* before 3.17 */
-    add_taken(w.server, POOL_SET, score_after(w.server, -5000, score), "hasended12345678", 16);
-    hf_fleet *fleet = survey(w.rival, NULL);
+    add_taken(w->server, POOL_SET, score_after(w->server, -5000, score), "hasended12345678", 16);
+    hf_fleet *fleet = survey(w->rival, NULL);
     assert_int_equal(fleet->locks_len, 1);
     const hf_fleet_lock *lock = find(fleet, POOL);
     assert_string_equal(lock->kind, "permits");
@@ -275,48 +260,40 @@ static void permits_of_java(void **state) {
     assert_int_equal(holder->left_ms, -1);
     assert_non_null(holder_of(lock, "0123456789abcdef0123456789abcdef"));
     hf_fleet_free(fleet);
-    world_end(&w);
 }
 
-static void what_others_keep_is_no_permit(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(foreign_members_are_no_permits) {
     char score[32];
-    world_begin(&w, NULL);
-    score_after(w.server, 50000, score);
-    cmd_ok(w.server, "MSET a 1 b 1 d word e 1 f 1 g 1");
-    add_taken(w.server, "a:timeout", score, "0123456789abcdef", 16);
-    add_taken(w.server, "{b}:timeout", score, "joe", 3);
-    add_taken(w.server, "{c}:timeout", score, "0123456789abcdef", 16);
-    add_taken(w.server, "{d}:timeout", score, "0123456789abcdef", 16);
-    add_taken(w.server, "{e}:timeout", "99999999999999.5", "0123456789abcdef", 16);
-    add_taken(w.server, "{f}:timeout", "12", "0123456789abcdef", 16);
-    add_taken(w.server, "{g}:timeouts", score, "0123456789abcdef", 16);
-    add_taken(w.server, ":timeout", score, "0123456789abcdef", 16);
-    add_taken(w.server, "{}:timeout", score, "0123456789abcdef", 16);
-    assert_int_equal(cmd_int(w.server, "HSET {h} a b"), 1);
-    add_taken(w.server, "{h}:timeout", score, "0123456789abcdef", 16);
-    hf_fleet *fleet = survey(w.rival, NULL);
+    score_after(w->server, 50000, score);
+    cmd_ok(w->server, "MSET a 1 b 1 d word e 1 f 1 g 1");
+    add_taken(w->server, "a:timeout", score, "0123456789abcdef", 16);
+    add_taken(w->server, "{b}:timeout", score, "joe", 3);
+    add_taken(w->server, "{c}:timeout", score, "0123456789abcdef", 16);
+    add_taken(w->server, "{d}:timeout", score, "0123456789abcdef", 16);
+    add_taken(w->server, "{e}:timeout", "99999999999999.5", "0123456789abcdef", 16);
+    add_taken(w->server, "{f}:timeout", "12", "0123456789abcdef", 16);
+    add_taken(w->server, "{g}:timeouts", score, "0123456789abcdef", 16);
+    add_taken(w->server, ":timeout", score, "0123456789abcdef", 16);
+    add_taken(w->server, "{}:timeout", score, "0123456789abcdef", 16);
+    assert_int_equal(cmd_int(w->server, "HSET {h} a b"), 1);
+    add_taken(w->server, "{h}:timeout", score, "0123456789abcdef", 16);
+    hf_fleet *fleet = survey(w->rival, NULL);
     assert_int_equal(fleet->locks_len, 0);
     assert_int_equal(fleet->missing, 0);
     hf_fleet_free(fleet);
-    world_end(&w);
 }
 
-/* A hundred of each are told, and no script has to tell of them all. */
-static void many_permits_of_many_names(void **state) {
-    (void)state;
+/* A hundred of each are reported, and no script has to read them all. */
+WORLD_CASE(many_permits_of_many_names) {
     enum { POOLS = 30, TAKEN = 1000 };
     static const char fill[] =
         "for i = 1, 30 do redis.call('set', 'pool' .. i, 7) for k = 1, 1000 do redis.call('zadd', "
         "'{pool' .. i .. '}:timeout', 4102444800000 + k, string.format('%08d%08d', i, k)) end end "
         "return 1";
-    struct world w;
-    world_begin(&w, NULL);
-    assert_int_equal(cmd_int(w.server, "EVAL %s 0", fill), 1);
-    long long scripts = server_calls(w.server, "eval");
-    hf_fleet *fleet = survey(w.rival, "pool*");
-    assert_true(server_calls(w.server, "eval") - scripts >= POOLS / 2);
+    assert_int_equal(cmd_int(w->server, "EVAL %s 0", fill), 1);
+    long long scripts = server_calls(w->server, "eval");
+    hf_fleet *fleet = survey(w->rival, "pool*");
+    assert_true(server_calls(w->server, "eval") - scripts >= POOLS / 2);
     assert_int_equal(fleet->missing, 0);
     assert_int_equal(fleet->locks_len, POOLS);
     for (size_t i = 0; i < POOLS; i++) {
@@ -326,22 +303,18 @@ static void many_permits_of_many_names(void **state) {
         assert_true(fleet->locks[i]->ttl_ms > fleet->locks[i]->holders[0]->left_ms);
     }
     hf_fleet_free(fleet);
-    world_end(&w);
 }
 
 /* "{b}" and "b" have one set, and are two names. */
-static void names_prefixes_and_databases_are_kept_apart(void **state) {
-    (void)state;
+WORLD_CASE(names_prefixes_and_databases_are_kept_apart) {
     static const char *const names[] = {"plain", "a{b}c", "{", "a:timeout", "b}", "x\n\xff*"};
     enum { NAMES = sizeof names / sizeof names[0] };
-    struct world w;
     char url[512];
-    hf_options options = reporting(-1);
     hf_permits *permits[NAMES];
     hf_client *client, *other;
-    world_begin(&w, NULL);
+    hf_options options = reporting(-1);
     options.name_prefix = "app*:";
-    snprintf(url, sizeof url, "%s?db=3", server_url(w.server));
+    snprintf(url, sizeof url, "%s?db=3", server_url(w->server));
     assert_int_equal(hf_open(url, &options, &client), HF_OK);
     options.name_prefix = "{tag}";
     assert_int_equal(hf_open(url, &options, &other), HF_OK);
@@ -364,7 +337,7 @@ static void names_prefixes_and_databases_are_kept_apart(void **state) {
     assert_int_equal(fleet->locks_len, 1);
     assert_non_null(find(fleet, "plain"));
     hf_fleet_free(fleet);
-    fleet = survey(w.rival, NULL);
+    fleet = survey(w->rival, NULL);
     assert_int_equal(fleet->locks_len, 0);
     hf_fleet_free(fleet);
     for (int i = 0; i < NAMES; i++)
@@ -372,21 +345,6 @@ static void names_prefixes_and_databases_are_kept_apart(void **state) {
     hf_permits_free(tagged);
     assert_int_equal(hf_close(client), HF_OK);
     assert_int_equal(hf_close(other), HF_OK);
-    world_end(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_permit_and_who_waits_for_one),
-        cmocka_unit_test(a_permit_of_which_nobody_tells),
-        cmocka_unit_test(a_permit_of_a_stopped_client),
-        cmocka_unit_test(a_permit_that_the_server_does_not_have_is_disputed),
-        cmocka_unit_test(without_rights_nothing_is_disputed),
-        cmocka_unit_test(the_documented_rights_are_enough),
-        cmocka_unit_test(permits_of_java),
-        cmocka_unit_test(what_others_keep_is_no_permit),
-        cmocka_unit_test(many_permits_of_many_names),
-        cmocka_unit_test(names_prefixes_and_databases_are_kept_apart),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

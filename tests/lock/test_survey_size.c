@@ -1,8 +1,9 @@
 /*
- * A survey of many: every lock of every client is told, and the server never has to make one long list. How long it takes is
- * measured by bench/fleet/run; `make soak` has ten times as many.
+ * A survey of a large fleet: every lock of every client is reported, and no server command builds
+ * one long list. bench/fleet/run measures the time; `make soak` has ten times as many.
  */
-#include "lock/world.h"
+#include "support/case.h"
+#include "support/world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,24 +37,20 @@ static bool are_connected(void *arg) {
 }
 
 /* Then they are looked for by their numbers, and all are found: who is connected, and who is not. */
-static void many_connections_are_not_one_list(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE_WITH(many_connections_are_not_one_list, world_options(), options.report_after_ms = -1) {
+    /* nobody answers: all that is known are connections */
     int idle[IDLE_MAX];
-    hf_options options = world_options();
-    options.report_after_ms = -1; /* nobody answers: all that is known are connections */
-    world_begin(&w, &options);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    freeReplyObject(cmd(w.server, "HSET gone " STRANGER ":4294967296 1"));
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    freeReplyObject(cmd(w->server, "HSET gone " STRANGER ":4294967296 1"));
     for (int i = 0; i < IDLE_MAX; i++)
-        idle[i] = connect_raw(w.server);
-    assert_true(wait_until(are_connected, w.server, HANG_MS));
+        idle[i] = connect_raw(w->server);
+    assert_true(wait_until(are_connected, w->server, HANG_MS));
 
-    long long lists = server_calls(w.server, "client|list");
+    long long lists = server_calls(w->server, "client|list");
     hf_fleet *fleet = NULL;
-    assert_int_equal(hf_survey(w.rival, NULL, &fleet), HF_OK);
-    bool counted_together = server_calls(w.server, "client") > 0; /* before Redis 7 */
-    assert_true(counted_together || server_calls(w.server, "client|list") - lists > 1);
+    assert_int_equal(hf_survey(w->rival, NULL, &fleet), HF_OK);
+    bool counted_together = server_calls(w->server, "client") > 0; /* before Redis 7 */
+    assert_true(counted_together || server_calls(w->server, "client|list") - lists > 1);
     assert_int_equal(fleet->missing & HF_MISSING_CONNECTIONS, 0);
     assert_int_equal(find(fleet, WORLD_NAME)->holders[0]->presence, HF_CONNECTED);
     assert_int_equal(find(fleet, "gone")->holders[0]->presence, HF_GONE);
@@ -61,32 +58,30 @@ static void many_connections_are_not_one_list(void **state) {
 
     for (int i = 0; i < IDLE_MAX; i++)
         close(idle[i]);
-    world_end(&w);
 }
 
-struct crowd {
+struct expected {
     hf_client *asker;
     size_t clients;
 };
 
-static bool all_are_told(void *arg) {
-    const struct crowd *crowd = arg;
+static bool all_are_notified(void *arg) {
+    const struct expected *expected = arg;
     hf_fleet *fleet = NULL;
     size_t alive = 0, clients = 0;
-    assert_int_equal(hf_survey(crowd->asker, NULL, &fleet), HF_OK);
+    assert_int_equal(hf_survey(expected->asker, NULL, &fleet), HF_OK);
     for (size_t i = 0; i < fleet->locks_len; i++)
         alive += fleet->locks[i]->holders_len == 1 && !fleet->locks[i]->disputed &&
                  fleet->locks[i]->holders[0]->presence == HF_ALIVE;
     for (size_t i = 0; i < fleet->clients_len; i++)
         clients += fleet->clients[i]->presence == HF_ALIVE;
-    bool all = fleet->missing == 0 && fleet->locks_len == crowd->clients * LOCKS &&
-               alive == fleet->locks_len && clients == crowd->clients;
+    bool all = fleet->missing == 0 && fleet->locks_len == expected->clients * LOCKS &&
+               alive == fleet->locks_len && clients == expected->clients;
     hf_fleet_free(fleet);
     return all;
 }
 
-static void every_lock_of_every_client_is_told(void **state) {
-    (void)state;
+CASE(every_lock_of_every_client_is_reported) {
     struct world w;
     size_t clients = getenv("HF_SOAK") != NULL ? 400 : 40;
     hf_client **all = calloc(clients, sizeof(hf_client *));
@@ -99,24 +94,18 @@ static void every_lock_of_every_client_is_told(void **state) {
         for (int k = 0; k < LOCKS; k++) {
             char name[32];
             hf_lock *lock = NULL;
-            snprintf(name, sizeof name, "crowd-%zu-%d", i, k);
+            snprintf(name, sizeof name, "held-%zu-%d", i, k);
             assert_int_equal(hf_lock_new(all[i], name, &lock), HF_OK);
             assert_int_equal(hf_lock_acquire(lock), HF_OK);
             hf_lock_free(lock);
         }
     }
-    struct crowd crowd = {.asker = w.rival, .clients = clients};
-    assert_true(wait_until(all_are_told, &crowd, HANG_MS));
+    struct expected expected = {.asker = w.rival, .clients = clients};
+    assert_true(wait_until(all_are_notified, &expected, HANG_MS));
     for (size_t i = 0; i < clients; i++)
         hf_close(all[i]);
     free(all);
     world_end(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(many_connections_are_not_one_list),
-        cmocka_unit_test(every_lock_of_every_client_is_told),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -1,9 +1,10 @@
 /*
- * A survey asks for what is wanted, and no more: each wish alone, wishes that nobody knows, and how long things took by name,
- * cut to the asker's limit behind what is held and waited for.
+ * A survey asks for the wanted parts only: each part alone, unknown parts, and times by name, cut
+ * to the asker's limit behind holds and waits.
  */
-#include "lock/world.h"
+#include "support/case.h"
 #include "support/new_lock.h"
+#include "support/world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,67 +14,68 @@
 #define WAITED "waited"
 
 /* A client that holds one lock and waits for another, which the rival has; both have been acquired and released before. */
-struct scene {
+struct reporter {
     struct world w;
     hf_client *teller;
     hf_lock *held, *wanted, *busy;
     struct world_caller waiter;
 };
 
-static void scene_begin(struct scene *scene) {
+static void reporter_begin(struct reporter *reporter) {
     hf_options mute = world_options(), options = world_options();
     mute.report_after_ms = -1;
     options.report_after_ms = 0;
     options.name_prefix = "app:";
     mute.name_prefix = "app:";
-    world_begin(&scene->w, &mute);
-    assert_int_equal(hf_open(server_url(scene->w.server), &options, &scene->teller), HF_OK);
-    assert_int_equal(hf_lock_new(scene->teller, "held", &scene->held), HF_OK);
-    assert_int_equal(hf_lock_new(scene->teller, WAITED, &scene->wanted), HF_OK);
-    assert_int_equal(hf_lock_new(scene->w.client, WAITED, &scene->busy), HF_OK);
+    world_begin(&reporter->w, &mute);
+    assert_int_equal(hf_open(server_url(reporter->w.server), &options, &reporter->teller), HF_OK);
+    assert_int_equal(hf_lock_new(reporter->teller, "held", &reporter->held), HF_OK);
+    assert_int_equal(hf_lock_new(reporter->teller, WAITED, &reporter->wanted), HF_OK);
+    assert_int_equal(hf_lock_new(reporter->w.client, WAITED, &reporter->busy), HF_OK);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(hf_lock_acquire(scene->wanted), HF_OK);
-        assert_int_equal(hf_lock_release(scene->wanted), HF_OK);
+        assert_int_equal(hf_lock_acquire(reporter->wanted), HF_OK);
+        assert_int_equal(hf_lock_release(reporter->wanted), HF_OK);
     }
-    assert_int_equal(hf_lock_acquire(scene->busy), HF_OK);
-    assert_int_equal(hf_lock_acquire(scene->held), HF_OK);
-    world_call_acquire(&scene->waiter, scene->wanted, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    assert_int_equal(hf_lock_acquire(reporter->busy), HF_OK);
+    assert_int_equal(hf_lock_acquire(reporter->held), HF_OK);
+    world_call_acquire(&reporter->waiter, reporter->wanted,
+                       world_wait_for(HF_FOREVER, HF_WATCHDOG));
 }
 
-static void scene_end(struct scene *scene) {
-    assert_int_equal(hf_lock_release(scene->busy), HF_OK);
-    assert_int_equal(world_join(&scene->waiter), HF_OK);
-    assert_int_equal(hf_lock_release(scene->held), HF_OK);
-    hf_lock_free(scene->held);
-    hf_lock_free(scene->wanted);
-    hf_lock_free(scene->busy);
-    assert_int_equal(hf_close(scene->teller), HF_OK);
-    world_end(&scene->w);
+static void reporter_end(struct reporter *reporter) {
+    assert_int_equal(hf_lock_release(reporter->busy), HF_OK);
+    assert_int_equal(world_join(&reporter->waiter), HF_OK);
+    assert_int_equal(hf_lock_release(reporter->held), HF_OK);
+    hf_lock_free(reporter->held);
+    hf_lock_free(reporter->wanted);
+    hf_lock_free(reporter->busy);
+    assert_int_equal(hf_close(reporter->teller), HF_OK);
+    world_end(&reporter->w);
 }
 
 /* ---- Asking ---- */
 
-static hf_fleet *survey(struct scene *scene, unsigned wanted, const char *pattern) {
+static hf_fleet *survey(struct reporter *reporter, unsigned wanted, const char *pattern) {
     hf_survey_options options = HF_SURVEY_INIT;
     hf_fleet *fleet = NULL;
     options.wanted = wanted;
     options.pattern = pattern;
-    assert_int_equal(hf_survey(scene->w.client, &options, &fleet), HF_OK);
+    assert_int_equal(hf_survey(reporter->w.client, &options, &fleet), HF_OK);
     return fleet;
 }
 
-static const hf_fleet_client *teller_in(const struct scene *scene, const hf_fleet *fleet) {
+static const hf_fleet_client *teller_in(const struct reporter *reporter, const hf_fleet *fleet) {
     for (size_t i = 0; i < fleet->clients_len; i++)
-        if (strcmp(fleet->clients[i]->id, hf_client_id(scene->teller)) == 0)
+        if (strcmp(fleet->clients[i]->id, hf_client_id(reporter->teller)) == 0)
             return fleet->clients[i];
     return NULL;
 }
 
 /* The same, asked again while the teller has not answered: who has no processor in time is silent by right. */
-static hf_fleet *survey_answered(struct scene *scene, unsigned wanted, const char *pattern) {
+static hf_fleet *survey_answered(struct reporter *reporter, unsigned wanted, const char *pattern) {
     for (int64_t until_ms = now_ms() + HANG_MS;;) {
-        hf_fleet *fleet = survey(scene, wanted, pattern);
-        const hf_fleet_client *client = teller_in(scene, fleet);
+        hf_fleet *fleet = survey(reporter, wanted, pattern);
+        const hf_fleet_client *client = teller_in(reporter, fleet);
         if (client != NULL && client->presence == HF_ALIVE)
             return fleet;
         hf_fleet_free(fleet);
@@ -81,7 +83,7 @@ static hf_fleet *survey_answered(struct scene *scene, unsigned wanted, const cha
     }
 }
 
-static bool is_told_by_client(const hf_fleet *fleet, const char *name, bool waits) {
+static bool is_reported_by_client(const hf_fleet *fleet, const char *name, bool waits) {
     for (size_t i = 0; i < fleet->locks_len; i++) {
         const hf_fleet_lock *lock = fleet->locks[i];
         const hf_fleet_party *const *parties = waits ? lock->waiters : lock->holders;
@@ -102,23 +104,24 @@ static const hf_fleet_times *times_of(const hf_fleet_client *client, const char 
 
 /* Until the client answers, and its waiter waits. */
 static bool is_ready(void *arg) {
-    struct scene *scene = arg;
-    hf_fleet *fleet = survey(scene, HF_WANT_HOLDS | HF_WANT_WAITS, NULL);
-    bool ready = is_told_by_client(fleet, "held", false) && is_told_by_client(fleet, WAITED, true);
+    struct reporter *reporter = arg;
+    hf_fleet *fleet = survey(reporter, HF_WANT_HOLDS | HF_WANT_WAITS, NULL);
+    bool ready =
+        is_reported_by_client(fleet, "held", false) && is_reported_by_client(fleet, WAITED, true);
     hf_fleet_free(fleet);
     return ready;
 }
 
-/* The server's half is told whatever is wanted of the clients. */
-static void expect_told(struct scene *scene, unsigned wanted) {
-    hf_fleet *fleet = survey_answered(scene, wanted, NULL);
-    const hf_fleet_client *client = teller_in(scene, fleet);
+/* The server's view is included, whatever is wanted of the clients. */
+static void expect_reported(struct reporter *reporter, unsigned wanted) {
+    hf_fleet *fleet = survey_answered(reporter, wanted, NULL);
+    const hf_fleet_client *client = teller_in(reporter, fleet);
     assert_non_null(client);
     assert_int_equal(client->presence, HF_ALIVE);
     assert_int_equal(client->left_out, 0);
     assert_true(client->up_ms >= 0);
-    assert_int_equal(is_told_by_client(fleet, "held", false), (wanted & HF_WANT_HOLDS) != 0);
-    assert_int_equal(is_told_by_client(fleet, WAITED, true), (wanted & HF_WANT_WAITS) != 0);
+    assert_int_equal(is_reported_by_client(fleet, "held", false), (wanted & HF_WANT_HOLDS) != 0);
+    assert_int_equal(is_reported_by_client(fleet, WAITED, true), (wanted & HF_WANT_WAITS) != 0);
     bool numbers = (wanted & HF_WANT_NUMBERS) != 0;
     assert_int_equal(client->acquired, numbers ? 4 : 0);
     assert_int_equal(client->wait.count, numbers ? 4 : 0);
@@ -131,35 +134,28 @@ static void expect_told(struct scene *scene, unsigned wanted) {
     hf_fleet_free(fleet);
 }
 
-static void each_wish_alone(void **state) {
-    (void)state;
-    struct scene scene;
-    scene_begin(&scene);
-    assert_true(wait_until(is_ready, &scene, HANG_MS));
-    expect_told(&scene, 0);
-    expect_told(&scene, HF_WANT_HOLDS);
-    expect_told(&scene, HF_WANT_WAITS);
-    expect_told(&scene, HF_WANT_NUMBERS);
-    expect_told(&scene, HF_WANT_TIMES);
-    expect_told(&scene, HF_WANT_HOLDS | HF_WANT_WAITS | HF_WANT_NUMBERS | HF_WANT_TIMES);
+CASE_IN(each_wish_alone, struct reporter, reporter, reporter_begin, reporter_end) {
+    assert_true(wait_until(is_ready, reporter, HANG_MS));
+    expect_reported(reporter, 0);
+    expect_reported(reporter, HF_WANT_HOLDS);
+    expect_reported(reporter, HF_WANT_WAITS);
+    expect_reported(reporter, HF_WANT_NUMBERS);
+    expect_reported(reporter, HF_WANT_TIMES);
+    expect_reported(reporter, HF_WANT_HOLDS | HF_WANT_WAITS | HF_WANT_NUMBERS | HF_WANT_TIMES);
     const hf_survey_options usual = HF_SURVEY_INIT;
     assert_int_equal(usual.wanted, HF_WANT_HOLDS | HF_WANT_WAITS | HF_WANT_NUMBERS);
-    expect_told(&scene, usual.wanted);
+    expect_reported(reporter, usual.wanted);
     hf_survey_options unknown = HF_SURVEY_INIT;
     hf_fleet *fleet = NULL;
     unknown.wanted = 0x80000000u;
-    assert_int_equal(hf_survey(scene.w.client, &unknown, &fleet), HF_EINVAL);
-    scene_end(&scene);
+    assert_int_equal(hf_survey(reporter->w.client, &unknown, &fleet), HF_EINVAL);
 }
 
-static void times_are_told_by_name(void **state) {
-    (void)state;
-    struct scene scene;
-    scene_begin(&scene);
-    assert_true(wait_until(is_ready, &scene, HANG_MS));
-    hf_fleet *fleet = survey_answered(&scene, HF_WANT_TIMES, NULL);
-    const hf_fleet_times *waited = times_of(teller_in(&scene, fleet), WAITED);
-    const hf_fleet_times *held = times_of(teller_in(&scene, fleet), "held");
+CASE_IN(times_are_reported_by_name, struct reporter, reporter, reporter_begin, reporter_end) {
+    assert_true(wait_until(is_ready, reporter, HANG_MS));
+    hf_fleet *fleet = survey_answered(reporter, HF_WANT_TIMES, NULL);
+    const hf_fleet_times *waited = times_of(teller_in(reporter, fleet), WAITED);
+    const hf_fleet_times *held = times_of(teller_in(reporter, fleet), "held");
     assert_non_null(waited);
     assert_non_null(held);
     assert_int_equal(waited->name_len, strlen(WAITED));
@@ -171,32 +167,27 @@ static void times_are_told_by_name(void **state) {
     assert_int_not_equal(held->begun, waited->begun);
     hf_fleet_free(fleet);
 
-    fleet = survey_answered(&scene, HF_WANT_TIMES, "wait*");
-    assert_int_equal(teller_in(&scene, fleet)->names_len, 1);
-    assert_non_null(times_of(teller_in(&scene, fleet), WAITED));
+    fleet = survey_answered(reporter, HF_WANT_TIMES, "wait*");
+    assert_int_equal(teller_in(reporter, fleet)->names_len, 1);
+    assert_non_null(times_of(teller_in(reporter, fleet), WAITED));
     hf_fleet_free(fleet);
-    scene_end(&scene);
 }
 
 /* Nobody holds it, and no server knows of it. */
-static void what_is_free_is_told(void **state) {
-    (void)state;
+CASE_IN(free_locks_are_reported, struct reporter, reporter, reporter_begin, reporter_end) {
     static const char odd[] = "a \"b\"\\\n\xff{c}";
-    struct scene scene;
     hf_lock *lock;
-    scene_begin(&scene);
-    assert_int_equal(hf_lock_new(scene.teller, odd, &lock), HF_OK);
+    assert_int_equal(hf_lock_new(reporter->teller, odd, &lock), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     hf_lock_free(lock);
-    assert_true(wait_until(is_ready, &scene, HANG_MS));
-    hf_fleet *fleet = survey_answered(&scene, HF_WANT_TIMES, NULL);
+    assert_true(wait_until(is_ready, reporter, HANG_MS));
+    hf_fleet *fleet = survey_answered(reporter, HF_WANT_TIMES, NULL);
     assert_int_equal(fleet->locks_len, 2);
-    const hf_fleet_times *times = times_of(teller_in(&scene, fleet), odd);
+    const hf_fleet_times *times = times_of(teller_in(reporter, fleet), odd);
     assert_non_null(times);
     assert_int_equal(times->hold.count, 1);
     hf_fleet_free(fleet);
-    scene_end(&scene);
 }
 
 /* ---- By hand ---- */
@@ -223,37 +214,30 @@ static redisReply *ask(struct server *server, unsigned number, const char *rest)
     return message;
 }
 
-static void wishes_that_nobody_knows_are_ignored(void **state) {
-    (void)state;
-    struct scene scene;
-    scene_begin(&scene);
-    assert_true(wait_until(is_ready, &scene, HANG_MS));
-    redisReply *message = ask(scene.w.server, 1, "65536 xhZ7! 0 4 app:");
+CASE_IN(unknown_wishes_are_ignored, struct reporter, reporter, reporter_begin, reporter_end) {
+    assert_true(wait_until(is_ready, reporter, HANG_MS));
+    redisReply *message = ask(reporter->w.server, 1, "65536 xhZ7! 0 4 app:");
     const char *text = message->element[2]->str;
     assert_non_null(strstr(text, "\"name\":\"held\""));
     assert_null(strstr(text, "\"waits\""));
     assert_null(strstr(text, "\"acquired\""));
     assert_null(strstr(text, "\"names\""));
     freeReplyObject(message);
-    scene_end(&scene);
 }
 
-static void times_come_last_and_are_cut(void **state) {
-    (void)state;
+CASE_IN(times_come_last_and_are_cut, struct reporter, reporter, reporter_begin, reporter_end) {
     enum { LIMIT = 2400 };
-    struct scene scene;
-    scene_begin(&scene);
     for (int i = 0; i < 40; i++) {
         hf_lock *lock;
         char name[32];
         snprintf(name, sizeof name, "free-%d", i);
-        assert_int_equal(hf_lock_new(scene.teller, name, &lock), HF_OK);
+        assert_int_equal(hf_lock_new(reporter->teller, name, &lock), HF_OK);
         assert_int_equal(hf_lock_acquire(lock), HF_OK);
         assert_int_equal(hf_lock_release(lock), HF_OK);
         hf_lock_free(lock);
     }
-    assert_true(wait_until(is_ready, &scene, HANG_MS));
-    redisReply *message = ask(scene.w.server, 2, "2400 hwt 0 4 app:");
+    assert_true(wait_until(is_ready, reporter, HANG_MS));
+    redisReply *message = ask(reporter->w.server, 2, "2400 hwt 0 4 app:");
     const redisReply *text = message->element[2];
     assert_true(text->len <= LIMIT);
     const char *holds = strstr(text->str, "\"holds\":[{"),
@@ -266,20 +250,10 @@ static void times_come_last_and_are_cut(void **state) {
     assert_non_null(strstr(text->str, "\"names_left_out\":"));
     assert_int_equal(text->str[text->len - 1], '}');
     freeReplyObject(message);
-    hf_fleet *fleet = survey_answered(&scene, HF_WANT_TIMES, NULL);
-    assert_int_equal(teller_in(&scene, fleet)->names_len, 42);
-    assert_int_equal(teller_in(&scene, fleet)->names_left_out, 0);
+    hf_fleet *fleet = survey_answered(reporter, HF_WANT_TIMES, NULL);
+    assert_int_equal(teller_in(reporter, fleet)->names_len, 42);
+    assert_int_equal(teller_in(reporter, fleet)->names_left_out, 0);
     hf_fleet_free(fleet);
-    scene_end(&scene);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_wish_alone),
-        cmocka_unit_test(times_are_told_by_name),
-        cmocka_unit_test(what_is_free_is_told),
-        cmocka_unit_test(wishes_that_nobody_knows_are_ignored),
-        cmocka_unit_test(times_come_last_and_are_cut),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -1,8 +1,9 @@
 /*
- * How long it took, by name: which names are counted, and what of them, as hf_client_metrics() tells it. On both
- * engines. How the fleet is told is test_survey_wanted.c, the table behind it unit/test_diary.c.
+ * Times by name: which names are counted, and what hf_client_metrics() reports of them. On both
+ * engines. test_survey_wanted.c tests the fleet's view, unit/test_name_stats.c the table behind it.
  */
 #include "lock/cohort.h"
+#include "support/case.h"
 #include "support/memory.h"
 #include "support/new_lock.h"
 
@@ -13,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* ---- What is told ---- */
+/* ---- What is reported ---- */
 
 /* The number behind a sample; -1: there is none. */
 static long long sample(hf_client *client, const char *family, const char *labels) {
@@ -78,12 +79,9 @@ static hf_client *open_fresh(struct world *w, const hf_options *given) {
 
 /* ---- Which are counted ---- */
 
-static void acquires_and_holds_are_counted_by_name(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(acquires_and_holds_are_counted_by_name) {
     hf_lock *lock;
-    world_begin(&w, NULL);
-    hf_client *client = open_fresh(&w, NULL);
+    hf_client *client = open_fresh(w, NULL);
     assert_int_equal(hf_lock_new(client, WORLD_NAME, &lock), HF_OK);
     expect_counts(client, WORLD_NAME, -1, -1);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
@@ -104,59 +102,47 @@ static void acquires_and_holds_are_counted_by_name(void **state) {
     assert_int_equal(stats.hold.count, 3);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client), HF_OK);
-    world_end(&w);
 }
 
-static void what_fails_is_not_counted(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(failures_are_not_counted) {
     hf_lock *lock;
-    world_begin(&w, NULL);
-    hf_client *client = open_fresh(&w, NULL);
+    hf_client *client = open_fresh(w, NULL);
     assert_int_equal(hf_lock_new(client, WORLD_NAME, &lock), HF_OK);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
     assert_int_equal(hf_lock_try(lock), HF_EBUSY);
     assert_int_equal(hf_lock_acquire_for(lock, 50), HF_ETIMEDOUT);
     expect_counts(client, WORLD_NAME, -1, -1);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client), HF_OK);
-    world_end(&w);
 }
 
-static void who_waits_is_counted_with_its_hand_over(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(a_waiter_is_counted_with_its_hand_over) {
     struct world_caller waiter;
-    world_begin(&w, NULL);
-    struct counts before = counts_of(w.client, WORLD_NAME);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
-    size_t seen = proxy_seen(w.proxy, world_acquires(&w));
-    world_call_acquire(&waiter, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
-    assert_true(world_wait_asleep(&w, seen, HANG_MS));
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    struct counts before = counts_of(w->client, WORLD_NAME);
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    size_t seen = proxy_seen(w->proxy, world_acquires(w));
+    world_call_acquire(&waiter, w->lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    assert_true(world_wait_asleep(w, seen, HANG_MS));
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_int_equal(world_join(&waiter), HF_OK);
-    expect_counts(w.client, WORLD_NAME, before.wait + 1, before.hold);
-    assert_int_equal(sample(w.client, "hand_over_seconds_count", "lock=\"" WORLD_NAME "\""),
-                     world_stats(w.client).hand_over.count);
-    world_end(&w);
+    expect_counts(w->client, WORLD_NAME, before.wait + 1, before.hold);
+    assert_int_equal(sample(w->client, "hand_over_seconds_count", "lock=\"" WORLD_NAME "\""),
+                     world_stats(w->client).hand_over.count);
 }
 
 /* The handle is gone before its lock is released, or even acquired. */
-static void a_hold_needs_no_handle(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(a_hold_needs_no_handle) {
     hf_lock *lock, *other;
     hf_op *op;
     hf_result result = HF_RESULT_INIT;
-    world_begin(&w, NULL);
-    hf_client *client = open_fresh(&w, NULL);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    hf_client *client = open_fresh(w, NULL);
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
     assert_int_equal(hf_lock_new(client, WORLD_NAME, &lock), HF_OK);
     assert_int_equal(hf_lock_new(client, WORLD_NAME, &other), HF_OK);
     assert_int_equal(hf_lock_acquire_start(lock, NULL, NULL, NULL, &op), HF_OK);
     hf_lock_free(lock);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_OK);
     hf_op_free(op);
     expect_counts(client, WORLD_NAME, 1, -1);
@@ -164,73 +150,58 @@ static void a_hold_needs_no_handle(void **state) {
     expect_counts(client, WORLD_NAME, 1, 1);
     hf_lock_free(other);
     assert_int_equal(hf_close(client), HF_OK);
-    world_end(&w);
 }
 
-static void readers_and_writers_are_one_name(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(readers_and_writers_are_one_name) {
     hf_lock *reader, *writer;
-    world_begin(&w, NULL);
-    assert_int_equal(new_lock(w.client, HF_READ, "both", 4, &reader), HF_OK);
-    assert_int_equal(new_lock(w.client, HF_WRITE, "both", 4, &writer), HF_OK);
+    assert_int_equal(new_lock(w->client, HF_READ, "both", 4, &reader), HF_OK);
+    assert_int_equal(new_lock(w->client, HF_WRITE, "both", 4, &writer), HF_OK);
     acquire_and_release(reader);
     acquire_and_release(writer);
-    expect_counts(w.client, "both", 2, 2);
+    expect_counts(w->client, "both", 2, 2);
     hf_lock_free(reader);
     hf_lock_free(writer);
-    world_end(&w);
 }
 
-static void semaphores_are_acquired_and_permits_held(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(semaphores_are_acquired_and_permits_held) {
     hf_sem *sem;
     hf_permits *permits;
     hf_permit_id id;
-    world_begin(&w, NULL);
-    assert_int_equal(hf_sem_new(w.client, "sem", &sem), HF_OK);
+    assert_int_equal(hf_sem_new(w->client, "sem", &sem), HF_OK);
     assert_int_equal(hf_sem_try_set(sem, 1, 0, NULL), HF_OK);
     assert_int_equal(hf_sem_acquire(sem, 1), HF_OK);
     assert_int_equal(hf_sem_release(sem, 1), HF_OK);
-    expect_counts(w.client, "sem", 1, -1);
+    expect_counts(w->client, "sem", 1, -1);
     hf_sem_free(sem);
-    assert_int_equal(hf_permits_new(w.client, "permits", &permits), HF_OK);
+    assert_int_equal(hf_permits_new(w->client, "permits", &permits), HF_OK);
     assert_int_equal(hf_permits_try_set(permits, 1, NULL), HF_OK);
     assert_int_equal(hf_permits_acquire(permits, &id), HF_OK);
     assert_int_equal(hf_permits_release(permits, &id), HF_OK);
-    expect_counts(w.client, "permits", 1, 1);
+    expect_counts(w->client, "permits", 1, 1);
     hf_permits_free(permits);
-    world_end(&w);
 }
 
 /* Each thread of a cohort counts for itself; what the cohort does at the server counts for none. */
-static void threads_of_a_cohort_are_counted(void **state) {
-    (void)state;
-    struct world w;
+CASE_IN(threads_of_a_cohort_are_counted, struct world, w, cohort_begin, world_end, NULL, 100,
+        COHORT_LONG_MS) {
     hf_op *ops[3];
-    cohort_begin(&w, NULL, 100, COHORT_LONG_MS);
-    struct counts before = counts_of(w.client, WORLD_NAME);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    struct counts before = counts_of(w->client, WORLD_NAME);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     for (hf_owner i = 0; i < 3; i++)
-        ops[i] = cohort_start(w.lock, i + 1, HF_FOREVER, NULL);
-    cohort_all_have_come(w.lock);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+        ops[i] = cohort_start(w->lock, i + 1, HF_FOREVER, NULL);
+    cohort_all_have_come(w->lock);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
     for (hf_owner i = 0; i < 3; i++) {
         assert_int_equal(cohort_join(ops[i]), HF_OK);
-        assert_int_equal(hf_lock_release_as(w.lock, i + 1), HF_OK);
+        assert_int_equal(hf_lock_release_as(w->lock, i + 1), HF_OK);
     }
-    expect_counts(w.client, WORLD_NAME, before.wait + 4, before.hold + 4);
-    world_end(&w);
+    expect_counts(w->client, WORLD_NAME, before.wait + 4, before.hold + 4);
 }
 
 /* By the names that others know, and each once. */
-static void members_of_a_lock_of_several_are_counted(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(members_of_a_lock_of_several_are_counted) {
     hf_lock *members[2], *both, *outer;
-    world_begin(&w, NULL);
-    hf_client *client = open_fresh(&w, NULL), *other = open_fresh(&w, NULL);
+    hf_client *client = open_fresh(w, NULL), *other = open_fresh(w, NULL);
     assert_int_equal(hf_lock_new(client, "one", &members[0]), HF_OK);
     assert_int_equal(hf_lock_new(other, "two", &members[1]), HF_OK);
     assert_int_equal(hf_lock_new_all(members, 2, &both), HF_OK);
@@ -248,35 +219,27 @@ static void members_of_a_lock_of_several_are_counted(void **state) {
     hf_lock_free(both);
     assert_int_equal(hf_close(client), HF_OK);
     assert_int_equal(hf_close(other), HF_OK);
-    world_end(&w);
 }
 
-static void values_count_for_their_group(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(values_count_for_their_group) {
     hf_lock *lock;
     const hf_bytes values[] = {{"a", 1}, {"b", 1}};
-    world_begin(&w, NULL);
-    server_redis_only(w.server, "groups are Redis'");
-    assert_int_equal(hf_lock_new_group(w.client, "group", 5, values, 2, &lock), HF_OK);
+    server_redis_only(w->server, "groups are Redis'");
+    assert_int_equal(hf_lock_new_group(w->client, "group", 5, values, 2, &lock), HF_OK);
     acquire_and_release(lock);
     hf_lock_free(lock);
-    assert_int_equal(hf_lock_new_group(w.client, "group", 5, values, 1, &lock), HF_OK);
+    assert_int_equal(hf_lock_new_group(w->client, "group", 5, values, 1, &lock), HF_OK);
     acquire_and_release(lock);
     hf_lock_free(lock);
-    expect_counts(w.client, "group", 2, 2);
-    world_end(&w);
+    expect_counts(w->client, "group", 2, 2);
 }
 
 /* ---- How many ---- */
 
-static void no_more_than_there_may_be(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(no_more_than_there_may_be) {
     hf_options options = world_options();
     options.timed_names = 3;
-    world_begin(&w, NULL);
-    hf_client *client = open_fresh(&w, &options);
+    hf_client *client = open_fresh(w, &options);
     for (int i = 0; i < 50; i++) {
         char name[16];
         snprintf(name, sizeof name, "n%d", i % 10);
@@ -289,11 +252,9 @@ static void no_more_than_there_may_be(void **state) {
     }
     assert_int_equal(world_stats(client).wait.count, 50);
     assert_int_equal(hf_close(client), HF_OK);
-    world_end(&w);
 }
 
-static void none_if_none_are_wanted(void **state) {
-    (void)state;
+CASE(none_if_none_are_wanted) {
     struct world w;
     char url[512];
     hf_client *client;
@@ -317,15 +278,12 @@ static void none_if_none_are_wanted(void **state) {
 }
 
 /* Handles that were never used take nobody's place. */
-static void only_what_is_acquired_takes_room(void **state) {
-    (void)state;
+WORLD_CASE(only_acquired_names_take_room) {
     enum { IDLE = 20 };
-    struct world w;
     hf_lock *idle[IDLE];
     hf_options options = world_options();
     options.timed_names = 1;
-    world_begin(&w, NULL);
-    hf_client *client = open_fresh(&w, &options);
+    hf_client *client = open_fresh(w, &options);
     for (int i = 0; i < IDLE; i++) {
         char name[16];
         snprintf(name, sizeof name, "idle%d", i);
@@ -336,11 +294,9 @@ static void only_what_is_acquired_takes_room(void **state) {
     for (int i = 0; i < IDLE; i++)
         hf_lock_free(idle[i]);
     assert_int_equal(hf_close(client), HF_OK);
-    world_end(&w);
 }
 
-static void many_names_cost_no_memory(void **state) {
-    (void)state;
+CASE(many_names_cost_no_memory) {
     struct world w;
     struct memory memory = {0};
     hf_options options = world_options();
@@ -376,8 +332,7 @@ static void expect_well_formed(hf_client *client) {
     hf_text_free(text);
 }
 
-static void names_are_labels_whatever_they_are_made_of(void **state) {
-    (void)state;
+WORLD_CASE(names_are_labels_whatever_they_are_made_of) {
     static const struct {
         const char *name;
         size_t len;
@@ -390,30 +345,24 @@ static void names_are_labels_whatever_they_are_made_of(void **state) {
         {"\xff\xfe", 2, "lock=\"\xef\xbf\xbd\xef\xbf\xbd\",lock_hex=\"fffe\""},
         {"nul\0a", 5, "lock=\"nul\\\\u0000a\",lock_hex=\"6e756c0061\""},
     };
-    struct world w;
-    world_begin(&w, NULL);
-    server_redis_only(w.server, "ZooKeeper takes fewer names");
+    server_redis_only(w->server, "ZooKeeper takes fewer names");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         hf_lock *lock;
-        assert_int_equal(hf_lock_new_bytes(w.client, names[i].name, names[i].len, &lock), HF_OK);
+        assert_int_equal(hf_lock_new_bytes(w->client, names[i].name, names[i].len, &lock), HF_OK);
         acquire_and_release(lock);
         hf_lock_free(lock);
-        assert_int_equal(sample(w.client, "wait_seconds_count", names[i].label), 1);
-        assert_int_equal(sample(w.client, "hold_seconds_count", names[i].label), 1);
+        assert_int_equal(sample(w->client, "wait_seconds_count", names[i].label), 1);
+        assert_int_equal(sample(w->client, "hold_seconds_count", names[i].label), 1);
     }
-    expect_well_formed(w.client);
-    world_end(&w);
+    expect_well_formed(w->client);
 }
 
 /* ---- Ends ---- */
 
-static void a_handle_may_be_freed_after_its_client(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(a_handle_may_be_freed_after_its_client) {
     hf_lock *locks[2], *both;
     hf_client *client;
-    world_begin(&w, NULL);
-    assert_int_equal(hf_open(server_url(w.server), NULL, &client), HF_OK);
+    assert_int_equal(hf_open(server_url(w->server), NULL, &client), HF_OK);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(hf_lock_new(client, i == 0 ? "a" : "b", &locks[i]), HF_OK);
         acquire_and_release(locks[i]);
@@ -426,17 +375,13 @@ static void a_handle_may_be_freed_after_its_client(void **state) {
     for (int i = 0; i < 2; i++)
         hf_lock_free(locks[i]);
     hf_lock_free(both);
-    world_end(&w);
 }
 
-static void a_forked_child_touches_nothing(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(a_forked_child_touches_nothing) {
     hf_lock *lock;
     hf_lock *fresh;
     char *text;
-    world_begin(&w, NULL);
-    hf_client *client = open_fresh(&w, NULL);
+    hf_client *client = open_fresh(w, NULL);
     assert_int_equal(hf_lock_new(client, WORLD_NAME, &lock), HF_OK);
     acquire_and_release(lock);
     assert_int_equal(hf_lock_new(client, "fresh", &fresh), HF_OK);
@@ -457,27 +402,6 @@ static void a_forked_child_touches_nothing(void **state) {
     hf_lock_free(fresh);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client), HF_OK);
-    world_end(&w);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(acquires_and_holds_are_counted_by_name),
-        cmocka_unit_test(what_fails_is_not_counted),
-        cmocka_unit_test(who_waits_is_counted_with_its_hand_over),
-        cmocka_unit_test(a_hold_needs_no_handle),
-        cmocka_unit_test(readers_and_writers_are_one_name),
-        cmocka_unit_test(semaphores_are_acquired_and_permits_held),
-        cmocka_unit_test(threads_of_a_cohort_are_counted),
-        cmocka_unit_test(members_of_a_lock_of_several_are_counted),
-        cmocka_unit_test(values_count_for_their_group),
-        cmocka_unit_test(no_more_than_there_may_be),
-        cmocka_unit_test(none_if_none_are_wanted),
-        cmocka_unit_test(only_what_is_acquired_takes_room),
-        cmocka_unit_test(many_names_cost_no_memory),
-        cmocka_unit_test(names_are_labels_whatever_they_are_made_of),
-        cmocka_unit_test(a_handle_may_be_freed_after_its_client),
-        cmocka_unit_test(a_forked_child_touches_nothing),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -1,12 +1,13 @@
 /*
  * Asynchronous waiters, of whom there may be a hundred thousand: what each costs, and that nothing
- * is different for those who are parked (their engine sleeps, so they have neither a call nor a hold).
+ * is different for clients that are parked (their engine sleeps, so they have neither a call nor a hold).
  *
  * Bytes are counted by the client's allocator. A waiter for a name that another of the client waits
  * for, too, takes no more than 512, and one with a name of its own no more than 1024.
  */
-#include "lock/world.h"
+#include "support/case.h"
 #include "support/memory.h"
+#include "support/world.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,8 +15,8 @@
 #define MANY 400
 #define AT_ONCE 20 /* so that the buffers of connections stay small */
 
-struct crowd {
-    struct world w; /* the rival holds what the crowd waits for */
+struct waiters {
+    struct world w; /* the rival holds what they wait for */
     struct memory memory;
     hf_client *client;
     hf_lock *locks[MANY], *rivals[MANY];
@@ -25,42 +26,42 @@ struct crowd {
     long allowed; /* bytes for each */
 };
 
-static void begin_crowd(struct crowd *crowd, int names) {
-    memset(crowd, 0, sizeof *crowd);
-    world_begin(&crowd->w, NULL);
+static void begin_waiters(struct waiters *waiters, int names) {
+    memset(waiters, 0, sizeof *waiters);
+    world_begin(&waiters->w, NULL);
     hf_options options = world_options();
-    options.allocator = memory_allocator(&crowd->memory);
-    assert_int_equal(hf_open(server_url(crowd->w.server), &options, &crowd->client), HF_OK);
-    crowd->names = names;
+    options.allocator = memory_allocator(&waiters->memory);
+    assert_int_equal(hf_open(server_url(waiters->w.server), &options, &waiters->client), HF_OK);
+    waiters->names = names;
     for (int i = 0; i < names; i++) {
         char name[32];
         snprintf(name, sizeof name, "waited-for-%07d", i);
-        assert_int_equal(hf_lock_new(crowd->client, name, &crowd->locks[i]), HF_OK);
-        assert_int_equal(hf_lock_new(crowd->w.rival, name, &crowd->rivals[i]), HF_OK);
-        assert_int_equal(hf_lock_acquire(crowd->rivals[i]), HF_OK);
+        assert_int_equal(hf_lock_new(waiters->client, name, &waiters->locks[i]), HF_OK);
+        assert_int_equal(hf_lock_new(waiters->w.rival, name, &waiters->rivals[i]), HF_OK);
+        assert_int_equal(hf_lock_acquire(waiters->rivals[i]), HF_OK);
     }
 }
 
-static void end_crowd(struct crowd *crowd) {
-    for (int i = 0; i < crowd->names; i++) {
-        hf_lock_free(crowd->locks[i]);
-        hf_lock_free(crowd->rivals[i]);
+static void end_waiters(struct waiters *waiters) {
+    for (int i = 0; i < waiters->names; i++) {
+        hf_lock_free(waiters->locks[i]);
+        hf_lock_free(waiters->rivals[i]);
     }
-    assert_int_equal(hf_close(crowd->client), HF_OK);
+    assert_int_equal(hf_close(waiters->client), HF_OK);
     for (int i = 0; i < MANY; i++)
-        hf_op_free(crowd->ops[i]);
-    assert_int_equal(atomic_load(&crowd->memory.live), 0);
-    world_end(&crowd->w);
+        hf_op_free(waiters->ops[i]);
+    assert_int_equal(atomic_load(&waiters->memory.live), 0);
+    world_end(&waiters->w);
 }
 
 static bool is_small(void *arg) {
-    struct crowd *crowd = arg;
-    return atomic_load(&crowd->memory.bytes) - crowd->before <= MANY * crowd->allowed;
+    struct waiters *waiters = arg;
+    return atomic_load(&waiters->memory.bytes) - waiters->before <= MANY * waiters->allowed;
 }
 
 static bool all_listen(void *arg) {
-    const struct crowd *crowd = arg;
-    return world_channels(crowd->w.server) == crowd->names;
+    const struct waiters *waiters = arg;
+    return world_channels(waiters->w.server) == waiters->names;
 }
 
 struct listeners {
@@ -73,43 +74,44 @@ static bool so_many_listen(void *arg) {
     return world_channels(listeners->server) >= listeners->expected;
 }
 
-static void start_all(struct crowd *crowd) {
+static void start_all(struct waiters *waiters) {
     for (int i = 0; i < MANY; i++) {
-        assert_int_equal(
-            hf_lock_acquire_start(crowd->locks[i % crowd->names], NULL, NULL, NULL, &crowd->ops[i]),
-            HF_OK);
-        struct listeners listeners = {crowd->w.server, i + 1 < crowd->names ? i + 1 : crowd->names};
+        assert_int_equal(hf_lock_acquire_start(waiters->locks[i % waiters->names], NULL, NULL, NULL,
+                                               &waiters->ops[i]),
+                         HF_OK);
+        struct listeners listeners = {waiters->w.server,
+                                      i + 1 < waiters->names ? i + 1 : waiters->names};
         if (i % AT_ONCE == AT_ONCE - 1)
             assert_true(wait_until(so_many_listen, &listeners, HANG_MS));
     }
-    assert_true(wait_until(all_listen, crowd, HANG_MS));
+    assert_true(wait_until(all_listen, waiters, HANG_MS));
 }
 
 /* Bytes do not grow with time: what was needed to begin is given back when nothing happens. */
 static void assert_small(int names, long allowed) {
-    struct crowd crowd;
-    begin_crowd(&crowd, names);
-    assert_int_equal(hf_ping(crowd.client), HF_OK);
+    struct waiters waiters;
+    begin_waiters(&waiters, names);
+    assert_int_equal(hf_ping(waiters.client), HF_OK);
     hf_op *ping; /* connections and their buffers are nobody's in particular */
-    assert_int_equal(hf_ping_start(crowd.client, NULL, NULL, &ping), HF_OK);
+    assert_int_equal(hf_ping_start(waiters.client, NULL, NULL, &ping), HF_OK);
     assert_int_equal(hf_op_wait(ping, HANG_MS, NULL), HF_OK);
     hf_op_free(ping);
-    crowd.before = atomic_load(&crowd.memory.bytes);
-    crowd.allowed = allowed;
-    start_all(&crowd);
-    if (!wait_until(is_small, &crowd, HANG_MS))
-        fail_msg("%ld bytes for each", (atomic_load(&crowd.memory.bytes) - crowd.before) / MANY);
-    print_message("%ld bytes for each\n", (atomic_load(&crowd.memory.bytes) - crowd.before) / MANY);
-    end_crowd(&crowd);
+    waiters.before = atomic_load(&waiters.memory.bytes);
+    waiters.allowed = allowed;
+    start_all(&waiters);
+    if (!wait_until(is_small, &waiters, HANG_MS))
+        fail_msg("%ld bytes for each",
+                 (atomic_load(&waiters.memory.bytes) - waiters.before) / MANY);
+    print_message("%ld bytes for each\n",
+                  (atomic_load(&waiters.memory.bytes) - waiters.before) / MANY);
+    end_waiters(&waiters);
 }
 
-static void waiters_of_one_name_take_512_bytes(void **state) {
-    (void)state;
+CASE(waiters_of_one_name_take_512_bytes) {
     assert_small(1, 512);
 }
 
-static void waiters_of_many_names_take_1024_bytes(void **state) {
-    (void)state;
+CASE(waiters_of_many_names_take_1024_bytes) {
     assert_small(MANY, 1024);
 }
 
@@ -122,13 +124,13 @@ struct one {
     hf_lock *lock;
     hf_op *op;
     atomic_int calls;
-    hf_result told;
+    hf_result notified;
 };
 
 static void on_done(hf_op *op, const hf_result *result, void *user) {
     struct one *one = user;
     assert_ptr_equal(op, one->op);
-    one->told = *result;
+    one->notified = *result;
     atomic_fetch_add(&one->calls, 1);
 }
 
@@ -166,8 +168,7 @@ static void end_one(struct one *one) {
     world_end(&one->w);
 }
 
-static void a_release_wakes_it(void **state) {
-    (void)state;
+CASE(a_release_wakes_it) {
     struct one one;
     hf_result result = HF_RESULT_INIT;
     begin_one(&one, NULL);
@@ -178,25 +179,23 @@ static void a_release_wakes_it(void **state) {
     assert_int_equal(world_stats(one.client).contended, 1);
     assert_int_equal(hf_lock_release_as(one.lock, result.owner), HF_OK);
     end_one(&one);
-    assert_int_equal(one.told.code, HF_OK);
-    assert_int_equal(one.told.owner, result.owner);
+    assert_int_equal(one.notified.code, HF_OK);
+    assert_int_equal(one.notified.owner, result.owner);
 }
 
-static void a_cancel_ends_it(void **state) {
-    (void)state;
+CASE(a_cancel_ends_it) {
     struct one one;
     begin_one(&one, NULL);
     hf_op_cancel(one.op);
     assert_int_equal(hf_op_wait(one.op, HANG_MS, NULL), HF_ECANCELED);
     assert_int_equal(world_stats(one.client).cancelled, 1);
     end_one(&one);
-    assert_int_equal(one.told.code, HF_ECANCELED);
-    assert_int_equal(one.told.error.code, HF_ECANCELED);
-    assert_string_equal(one.told.error.text, hf_strerror(HF_ECANCELED));
+    assert_int_equal(one.notified.code, HF_ECANCELED);
+    assert_int_equal(one.notified.error.code, HF_ECANCELED);
+    assert_string_equal(one.notified.error.text, hf_strerror(HF_ECANCELED));
 }
 
-static void its_time_runs_out(void **state) {
-    (void)state;
+CASE(its_time_runs_out) {
     struct one one;
     hf_acquire_options options = world_wait_for(300, HF_WATCHDOG);
     int64_t start_ms = now_ms();
@@ -205,12 +204,11 @@ static void its_time_runs_out(void **state) {
     assert_true(now_ms() - start_ms >= 300);
     assert_int_equal(world_stats(one.client).timed_out, 1);
     end_one(&one);
-    assert_string_equal(one.told.error.text, "another owner held the lock all the time");
-    assert_true(one.told.error.node[0] != '\0');
+    assert_string_equal(one.notified.error.text, "another owner held the lock for the whole wait");
+    assert_true(one.notified.error.node[0] != '\0');
 }
 
-static void closing_ends_it(void **state) {
-    (void)state;
+CASE(closing_ends_it) {
     struct one one;
     begin_one(&one, NULL);
     hf_lock_free(one.lock);
@@ -218,12 +216,11 @@ static void closing_ends_it(void **state) {
     assert_int_equal(hf_close(one.client), HF_OK);
     one.client = NULL;
     end_one(&one);
-    assert_int_equal(one.told.code, HF_ECLOSED);
+    assert_int_equal(one.notified.code, HF_ECLOSED);
 }
 
 /* The lock's lease ends without a word: the waiter sleeps no longer than that. */
-static void a_lease_that_ends_wakes_it(void **state) {
-    (void)state;
+CASE(a_lease_that_ends_wakes_it) {
     struct one one;
     hf_result result = HF_RESULT_INIT;
     begin_one(&one, NULL);
@@ -235,8 +232,7 @@ static void a_lease_that_ends_wakes_it(void **state) {
 }
 
 /* It listens on a connection that is lost, and then on another. */
-static void it_survives_its_connections(void **state) {
-    (void)state;
+CASE(it_survives_its_connections) {
     struct one one;
     hf_result result = HF_RESULT_INIT;
     begin_one(&one, NULL);
@@ -253,8 +249,7 @@ static void it_survives_its_connections(void **state) {
 
 /* What the one in front hears of the server is true of all; without memory for the words there are
  * those of the code. */
-static void a_failure_is_shared(void **state) {
-    (void)state;
+CASE(a_failure_is_shared) {
     for (int starved = 0; starved < 2; starved++) {
         struct one one;
         hf_op *behind;
@@ -278,26 +273,25 @@ static void a_failure_is_shared(void **state) {
     }
 }
 
-/* No memory to go on when the messages come: those for whom none was kept end with that, say so, and
- * leave nothing. */
-static void without_memory_they_end(void **state) {
-    (void)state;
-    struct crowd crowd;
+/* No memory to continue when the messages come: waiters without reserved memory end with that
+ * error, and leave nothing behind. */
+CASE(without_memory_they_end) {
+    struct waiters waiters;
     int starved = 0;
-    begin_crowd(&crowd, MANY);
-    start_all(&crowd);
-    atomic_store(&crowd.memory.fail_from, 1);
+    begin_waiters(&waiters, MANY);
+    start_all(&waiters);
+    atomic_store(&waiters.memory.fail_from, 1);
     for (int i = 0; i < MANY; i++)
-        assert_int_equal(hf_lock_release(crowd.rivals[i]), HF_OK);
+        assert_int_equal(hf_lock_release(waiters.rivals[i]), HF_OK);
     static hf_result results[MANY];
     for (int i = 0; i < MANY; i++) {
         results[i] = (hf_result)HF_RESULT_INIT;
-        hf_op_wait(crowd.ops[i], HANG_MS, &results[i]);
+        hf_op_wait(waiters.ops[i], HANG_MS, &results[i]);
     }
-    atomic_store(&crowd.memory.fail_from, 0);
+    atomic_store(&waiters.memory.fail_from, 0);
     for (int i = 0; i < MANY; i++) {
         if (results[i].code == HF_OK) {
-            assert_int_equal(hf_lock_release_as(crowd.locks[i], results[i].owner), HF_OK);
+            assert_int_equal(hf_lock_release_as(waiters.locks[i], results[i].owner), HF_OK);
             continue;
         }
         starved++;
@@ -307,41 +301,25 @@ static void without_memory_they_end(void **state) {
     }
     assert_true(starved > 0);
     for (int i = 0; i < MANY; i++) { /* nobody has it */
-        assert_int_equal(hf_lock_acquire_for(crowd.rivals[i], HANG_MS), HF_OK);
-        assert_int_equal(hf_lock_release(crowd.rivals[i]), HF_OK);
+        assert_int_equal(hf_lock_acquire_for(waiters.rivals[i], HANG_MS), HF_OK);
+        assert_int_equal(hf_lock_release(waiters.rivals[i]), HF_OK);
     }
-    end_crowd(&crowd);
+    end_waiters(&waiters);
 }
 
-/* A crowd takes turns: everybody gets the lock, in the order in which they came. */
-static void all_get_it_in_turn(void **state) {
-    (void)state;
-    struct crowd crowd;
-    begin_crowd(&crowd, 1);
-    start_all(&crowd);
-    assert_int_equal(hf_lock_release(crowd.rivals[0]), HF_OK);
+/* Waiters take turns: everybody gets the lock, in the order in which they came. */
+CASE(all_get_it_in_turn) {
+    struct waiters waiters;
+    begin_waiters(&waiters, 1);
+    start_all(&waiters);
+    assert_int_equal(hf_lock_release(waiters.rivals[0]), HF_OK);
     for (int i = 0; i < MANY; i++) {
         hf_result result = HF_RESULT_INIT;
-        assert_int_equal(hf_op_wait(crowd.ops[i], HANG_MS, &result), HF_OK);
-        assert_int_equal(hf_lock_release_as(crowd.locks[0], result.owner), HF_OK);
+        assert_int_equal(hf_op_wait(waiters.ops[i], HANG_MS, &result), HF_OK);
+        assert_int_equal(hf_lock_release_as(waiters.locks[0], result.owner), HF_OK);
     }
-    assert_int_equal(world_stats(crowd.client).acquired, MANY);
-    end_crowd(&crowd);
+    assert_int_equal(world_stats(waiters.client).acquired, MANY);
+    end_waiters(&waiters);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(waiters_of_one_name_take_512_bytes),
-        cmocka_unit_test(waiters_of_many_names_take_1024_bytes),
-        cmocka_unit_test(a_release_wakes_it),
-        cmocka_unit_test(a_cancel_ends_it),
-        cmocka_unit_test(its_time_runs_out),
-        cmocka_unit_test(closing_ends_it),
-        cmocka_unit_test(a_lease_that_ends_wakes_it),
-        cmocka_unit_test(it_survives_its_connections),
-        cmocka_unit_test(a_failure_is_shared),
-        cmocka_unit_test(without_memory_they_end),
-        cmocka_unit_test(all_get_it_in_turn),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -1,13 +1,14 @@
 /*
- * Waiters whose thread does nothing any more: an application that does not call hf_dispatch(), or a
- * thread that does not come back from a signal handler. It may be the one that waits at the server
- * for all of its process, or the one that reads everybody's messages. The others must come in all
- * the same, within the poll of ten seconds, however many are stuck.
+ * Waiters whose thread is stuck: an application that does not call hf_dispatch(), or a thread that
+ * does not return from a signal handler. It may be the one that waits at the server for all of its
+ * process, or the one that reads all messages. The others must get in within the poll interval of
+ * ten seconds, however many are stuck.
  *
- * Holders use leases of 60 s, so that whoever comes in did not wait for the lease.
+ * Holders use leases of 60 s, so a client that gets in did not wait for the lease.
  */
-#include "lock/world.h"
+#include "support/case.h"
 #include "support/trap.h"
+#include "support/world.h"
 
 #include <stdlib.h>
 
@@ -64,119 +65,104 @@ static void dispatch_until_held(struct bench *b, hf_op *op, hf_owner owner) {
 }
 
 /* Three that nobody dispatches are in front of three threads. */
-static void not_dispatched_in_front_of_others(void **state) {
-    (void)state;
+CASE_IN(not_dispatched_in_front_of_others, struct bench, b, bench_begin, bench_end) {
     enum { STUCK = 3, THREADS = 3 };
-    struct bench b;
     struct world_caller waiter[THREADS];
     hf_op *op[STUCK];
-    bench_begin(&b);
-    size_t attempts = proxy_seen(b.w.proxy, WORLD_ACQUIRE);
+    size_t attempts = proxy_seen(b->w.proxy, WORLD_ACQUIRE);
     for (int i = 0; i < STUCK; i++)
-        op[i] = start_as(&b, 101 + i);
-    dispatch_until_seen(&b, attempts + 2);
+        op[i] = start_as(b, 101 + i);
+    dispatch_until_seen(b, attempts + 2);
     for (int i = 0; i < THREADS; i++)
-        world_call_acquire(&waiter[i], b.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
-    sleep_ms(50); /* for them to line up; if they are late they only wait less */
-    assert_int_equal(proxy_seen(b.w.proxy, WORLD_ACQUIRE), attempts + 2);
+        world_call_acquire(&waiter[i], b->lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    /* for them to queue; if they are late they only wait less */
+    assert_true(HOLDS_FOR(proxy_seen(b->w.proxy, WORLD_ACQUIRE) == attempts + 2, 50));
     int64_t start_ms = now_ms();
-    assert_int_equal(hf_lock_release(b.w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_release(b->w.rival_lock), HF_OK);
     for (int left = THREADS; left > 0;) {
         for (int i = 0; i < THREADS; i++) {
             if (!atomic_exchange(&waiter[i].done, false))
                 continue;
             assert_int_equal(world_join(&waiter[i]), HF_OK);
-            assert_int_equal(hf_lock_release_as(b.lock, waiter[i].owner), HF_OK);
+            assert_int_equal(hf_lock_release_as(b->lock, waiter[i].owner), HF_OK);
             left--;
         }
         assert_true(now_ms() - start_ms < POLL_MS + SLACK_MS);
-        sleep_ms(1);
+        (void)wait_a_moment();
     }
     for (int i = 0; i < STUCK; i++) /* nobody has forgotten them */
-        dispatch_until_held(&b, op[i], 101 + i);
-    assert_true(world_free(&b.w));
-    bench_end(&b);
+        dispatch_until_held(b, op[i], 101 + i);
+    assert_true(world_free(&b->w));
 }
 
 /* While the one in front is well, nobody else says anything, and a poll is one command. */
-static void those_in_line_are_quiet(void **state) {
-    (void)state;
+WORLD_CASE(queued_waiters_are_quiet) {
     enum { THREADS = 8 };
-    struct world w;
     struct world_caller waiter[THREADS];
-    world_begin(&w, NULL);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
-    size_t attempts = proxy_seen(w.proxy, WORLD_ACQUIRE);
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    size_t attempts = proxy_seen(w->proxy, WORLD_ACQUIRE);
     for (int i = 0; i < THREADS; i++)
-        world_call_acquire(&waiter[i], w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
-    assert_true(proxy_wait_seen(w.proxy, WORLD_ACQUIRE, attempts + 2, HANG_MS));
+        world_call_acquire(&waiter[i], w->lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    assert_true(proxy_wait_seen(w->proxy, WORLD_ACQUIRE, attempts + 2, HANG_MS));
     int64_t start_ms = now_ms();
-    sleep_ms(POLL_MS + 1500); /* beyond a poll, and beyond when the others look */
-    size_t polls = proxy_seen(w.proxy, WORLD_ACQUIRE) - attempts - 2;
-    assert_true(polls <= 1 + (size_t)(now_ms() - start_ms) / POLL_MS);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    /* Beyond a poll, and beyond when the others look. */
+    assert_true(HOLDS_FOR(proxy_seen(w->proxy, WORLD_ACQUIRE) - attempts - 2 <=
+                              1 + (size_t)(now_ms() - start_ms) / POLL_MS,
+                          POLL_MS + 1500));
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     for (int i = 0; i < THREADS; i++) {
         while (!atomic_load(&waiter[i].done)) {
             for (int j = 0; j < THREADS; j++)
                 if (atomic_load(&waiter[j].done))
-                    hf_lock_release_as(w.lock, waiter[j].owner);
-            sleep_ms(1);
+                    hf_lock_release_as(w->lock, waiter[j].owner);
+            (void)wait_a_moment();
         }
         assert_int_equal(world_join(&waiter[i]), HF_OK);
     }
     for (int i = 0; i < THREADS; i++)
-        hf_lock_release_as(w.lock, waiter[i].owner);
-    assert_true(world_free(&w));
-    world_end(&w);
+        hf_lock_release_as(w->lock, waiter[i].owner);
+    assert_true(world_free(w));
 }
 
 /* ---- A thread that is stuck in a signal handler ---- */
 
 /* The thread that waits at the server for `guarded`, and reads the messages of the client, is stuck.
  * One waits behind it; another, for another lock, has its messages read by it. */
-static void stuck_thread_in_front_of_others(void **state) {
-    (void)state;
-    struct world w;
+WORLD_CASE(stuck_thread_in_front_of_others) {
     struct world_caller stuck, behind, beside;
     hf_lock *other, *rival_other;
-    world_begin(&w, NULL);
-    assert_int_equal(hf_lock_new(w.client, "other", &other), HF_OK);
-    assert_int_equal(hf_lock_new(w.rival, "other", &rival_other), HF_OK);
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_new(w->client, "other", &other), HF_OK);
+    assert_int_equal(hf_lock_new(w->rival, "other", &rival_other), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
     assert_int_equal(hf_lock_acquire(rival_other), HF_OK);
-    size_t attempts = proxy_seen(w.proxy, WORLD_ACQUIRE);
-    world_call_acquire(&stuck, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
-    assert_true(proxy_wait_seen(w.proxy, WORLD_ACQUIRE, attempts + 2, HANG_MS));
+    size_t attempts = proxy_seen(w->proxy, WORLD_ACQUIRE);
+    world_call_acquire(&stuck, w->lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    assert_true(proxy_wait_seen(w->proxy, WORLD_ACQUIRE, attempts + 2, HANG_MS));
     world_call_acquire(&beside, other, world_wait_for(HF_FOREVER, HF_WATCHDOG));
-    assert_true(proxy_wait_seen(w.proxy, WORLD_ACQUIRE, attempts + 4, HANG_MS));
-    world_call_acquire(&behind, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
-    sleep_ms(200); /* all are asleep, and the first is in the seat */
+    assert_true(proxy_wait_seen(w->proxy, WORLD_ACQUIRE, attempts + 4, HANG_MS));
+    world_call_acquire(&behind, w->lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    /* All are asleep, and the first is the driver. */
+    assert_true(HOLDS_FOR(!atomic_load(&stuck.done) && !atomic_load(&behind.done), 200));
 
     trap_catch(stuck.thread);
     int64_t start_ms = now_ms();
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_int_equal(hf_lock_release(rival_other), HF_OK);
     assert_int_equal(world_join(&behind), HF_OK);
     assert_int_equal(world_join(&beside), HF_OK);
     assert_true(now_ms() - start_ms < POLL_MS + SLACK_MS);
     assert_false(atomic_load(&stuck.done));
-    assert_int_equal(hf_lock_release_as(w.lock, behind.owner), HF_OK);
+    assert_int_equal(hf_lock_release_as(w->lock, behind.owner), HF_OK);
     assert_int_equal(hf_lock_release_as(other, beside.owner), HF_OK);
     trap_release();
     assert_int_equal(world_join(&stuck), HF_OK);
-    assert_int_equal(hf_lock_release_as(w.lock, stuck.owner), HF_OK);
-    assert_true(world_free(&w));
+    assert_int_equal(hf_lock_release_as(w->lock, stuck.owner), HF_OK);
+    assert_true(world_free(w));
     hf_lock_free(other);
     hf_lock_free(rival_other);
-    world_end(&w);
 }
 
 int main(void) {
     trap_set();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(not_dispatched_in_front_of_others),
-        cmocka_unit_test(those_in_line_are_quiet),
-        cmocka_unit_test(stuck_thread_in_front_of_others),
-    };
-    return cmocka_run_group_tests(tests, world_start_server, world_stop_server);
+    return test_cases_run(world_start_server, world_stop_server);
 }

@@ -1,13 +1,13 @@
 /*
  * The protocol of echo.h and its server.
  *
- * The server's thread polls its socket and its connections; of `struct guest` everything belongs to
+ * The server's thread polls its socket and its connections; of `struct peer` everything belongs to
  * it. The test changes its manners through the atomics of the header, and asks for a cut through a
  * pipe.
  */
 #include "net/echo.h"
 
-#include "net/conn.h"
+#include "net/conn/conn.h"
 #include "support/wait.h"
 
 #include "base/error.h"
@@ -21,7 +21,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { HEAD = 4, FRAME_MAX = 65536, GUESTS = 8 };
+enum { HEAD = 4, FRAME_MAX = 65536, PEERS = 8 };
 
 size_t echo_frame(char kind, const char *text, char *buffer, size_t size) {
     uint32_t len = (uint32_t)strlen(text) + 1, wire = htonl(len);
@@ -100,7 +100,7 @@ struct greeting {
 
 static bool say(struct hfi_conn *conn, const char *text) {
     char frame[64];
-    return hfi_conn_say(conn, frame, echo_frame('g', text, frame, sizeof frame));
+    return hfi_conn_send_greeting(conn, frame, echo_frame('g', text, frame, sizeof frame));
 }
 
 static int greet(struct hfi_conn *conn, void **ret_greeting, hf_error *error) {
@@ -153,7 +153,7 @@ const struct hfi_protocol echo_protocol = {
 
 /* ---- The server ---- */
 
-struct guest {
+struct peer {
     int fd; /* -1: nobody is here */
     int round;
     struct reader reader;
@@ -164,83 +164,83 @@ struct echo {
     pthread_t thread;
     int listener, pipe[2]; /* 'c': cut, 'q': quit */
     char dir[64], socket[96];
-    struct guest guests[GUESTS];
+    struct peer peers[PEERS];
 };
 
-static void send_frame(struct guest *guest, char kind, const char *text) {
+static void send_frame(struct peer *peer, char kind, const char *text) {
     static char frame[FRAME_MAX + HEAD];
     size_t len = echo_frame(kind, text, frame, sizeof frame);
     for (size_t sent = 0; sent < len;) {
-        ssize_t n = send(guest->fd, frame + sent, len - sent, MSG_NOSIGNAL);
+        ssize_t n = send(peer->fd, frame + sent, len - sent, MSG_NOSIGNAL);
         if (n <= 0)
             return; /* it is gone, as reading will tell */
         sent += (size_t)n;
     }
 }
 
-static void leave(struct guest *guest) {
-    close(guest->fd);
-    guest->fd = -1;
+static void leave(struct peer *peer) {
+    close(peer->fd);
+    peer->fd = -1;
 }
 
-static void answer_greeting(struct echo *echo, struct guest *guest,
+static void answer_greeting(struct echo *echo, struct peer *peer,
                             const struct echo_message *message) {
     int refuse = atomic_load(&echo->server.refuse);
     if (refuse == 1)
-        send_frame(guest, 'n', "not you");
+        send_frame(peer, 'n', "not you");
     if (refuse == 2) {
-        send_frame(guest, 'g', "bye, it is late");
-        leave(guest);
+        send_frame(peer, 'g', "bye, it is late");
+        leave(peer);
     }
     if (refuse == 3)
-        send(guest->fd, "\xff\xff\xff\xff", 4, MSG_NOSIGNAL);
+        send(peer->fd, "\xff\xff\xff\xff", 4, MSG_NOSIGNAL);
     if (refuse != 0)
         return;
-    bool right = strcmp(message->text, guest->round == 0 ? "hello" : "4711") == 0;
-    const char *text = guest->round == 0 ? "4711" : "welcome";
-    if (++guest->round == 2) /* counted before the other side can know */
+    bool right = strcmp(message->text, peer->round == 0 ? "hello" : "4711") == 0;
+    const char *text = peer->round == 0 ? "4711" : "welcome";
+    if (++peer->round == 2) /* counted before the other side can know */
         atomic_fetch_add(&echo->server.greetings, 1);
-    send_frame(guest, right ? 'g' : 'n', text);
+    send_frame(peer, right ? 'g' : 'n', text);
 }
 
-static void answer(struct echo *echo, struct guest *guest, const struct echo_message *message) {
+static void answer(struct echo *echo, struct peer *peer, const struct echo_message *message) {
     if (atomic_load(&echo->server.mute))
         return;
     if (message->kind == 'g') {
-        answer_greeting(echo, guest, message);
+        answer_greeting(echo, peer, message);
         return;
     }
     bool pushes = atomic_load(&echo->server.pushes) && message->kind == 'e';
     if (pushes)
-        send_frame(guest, '!', message->text);
-    send_frame(guest, message->kind, message->text);
+        send_frame(peer, '!', message->text);
+    send_frame(peer, message->kind, message->text);
     if (pushes)
-        send_frame(guest, '!', message->text);
+        send_frame(peer, '!', message->text);
     if (message->kind == 'p')
         atomic_fetch_add(&echo->server.pings, 1);
 }
 
-static void serve(struct echo *echo, struct guest *guest) {
+static void serve(struct echo *echo, struct peer *peer) {
     char chunk[4096];
-    ssize_t got = recv(guest->fd, chunk, sizeof chunk, MSG_DONTWAIT);
-    if (got <= 0 || feed(&guest->reader, chunk, (size_t)got, NULL) != HF_OK) {
-        leave(guest);
+    ssize_t got = recv(peer->fd, chunk, sizeof chunk, MSG_DONTWAIT);
+    if (got <= 0 || feed(&peer->reader, chunk, (size_t)got, NULL) != HF_OK) {
+        leave(peer);
         return;
     }
     void *message;
-    while (guest->fd >= 0 && next(&guest->reader, &message, NULL) == HF_OK && message != NULL) {
-        answer(echo, guest, message);
+    while (peer->fd >= 0 && next(&peer->reader, &message, NULL) == HF_OK && message != NULL) {
+        answer(echo, peer, message);
         free(message);
     }
 }
 
 static void welcome(struct echo *echo) {
     int fd = accept(echo->listener, NULL, NULL);
-    for (size_t i = 0; fd >= 0 && i < GUESTS; i++)
-        if (echo->guests[i].fd < 0) {
-            echo->guests[i].fd = fd;
-            echo->guests[i].round = 0;
-            echo->guests[i].reader.len = 0;
+    for (size_t i = 0; fd >= 0 && i < PEERS; i++)
+        if (echo->peers[i].fd < 0) {
+            echo->peers[i].fd = fd;
+            echo->peers[i].round = 0;
+            echo->peers[i].reader.len = 0;
             return;
         }
     if (fd >= 0)
@@ -250,19 +250,19 @@ static void welcome(struct echo *echo) {
 static void *server_main(void *arg) {
     struct echo *echo = arg;
     for (;;) {
-        struct pollfd fds[GUESTS + 2] = {{.fd = echo->pipe[0], .events = POLLIN},
-                                         {.fd = echo->listener, .events = POLLIN}};
-        for (size_t i = 0; i < GUESTS; i++)
-            fds[i + 2] = (struct pollfd){.fd = echo->guests[i].fd, .events = POLLIN};
-        poll(fds, GUESTS + 2, -1);
+        struct pollfd fds[PEERS + 2] = {{.fd = echo->pipe[0], .events = POLLIN},
+                                        {.fd = echo->listener, .events = POLLIN}};
+        for (size_t i = 0; i < PEERS; i++)
+            fds[i + 2] = (struct pollfd){.fd = echo->peers[i].fd, .events = POLLIN};
+        poll(fds, PEERS + 2, -1);
         char order = ' ';
         if (fds[0].revents != 0 && read(echo->pipe[0], &order, 1) != 1)
             support_die("the echo server cannot be told anything");
-        for (size_t i = 0; i < GUESTS; i++)
-            if (echo->guests[i].fd >= 0 && order != ' ')
-                leave(&echo->guests[i]);
-            else if (echo->guests[i].fd >= 0 && fds[i + 2].revents != 0)
-                serve(echo, &echo->guests[i]);
+        for (size_t i = 0; i < PEERS; i++)
+            if (echo->peers[i].fd >= 0 && order != ' ')
+                leave(&echo->peers[i]);
+            else if (echo->peers[i].fd >= 0 && fds[i + 2].revents != 0)
+                serve(echo, &echo->peers[i]);
         if (order == 'q')
             return NULL;
         if (fds[1].revents != 0)
@@ -274,8 +274,8 @@ struct echo_server *echo_start(void) {
     struct echo *echo = calloc(1, sizeof *echo);
     if (echo == NULL)
         support_die("no memory for a server");
-    for (size_t i = 0; i < GUESTS; i++)
-        echo->guests[i].fd = -1;
+    for (size_t i = 0; i < PEERS; i++)
+        echo->peers[i].fd = -1;
     snprintf(echo->dir, sizeof echo->dir, "/tmp/hf_echo_XXXXXX");
     if (mkdtemp(echo->dir) == NULL)
         support_die("no directory for a socket");
@@ -284,7 +284,7 @@ struct echo_server *echo_start(void) {
     memcpy(un.sun_path, echo->socket, strlen(echo->socket) + 1);
     echo->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (pipe(echo->pipe) != 0 || bind(echo->listener, (struct sockaddr *)&un, sizeof un) != 0 ||
-        listen(echo->listener, GUESTS) != 0 ||
+        listen(echo->listener, PEERS) != 0 ||
         pthread_create(&echo->thread, NULL, server_main, echo) != 0)
         support_die("no echo server");
     return &echo->server;

@@ -2,7 +2,7 @@
  * What the tests of the connection share; see scene.h.
  *
  * Called by the tests on their main thread. The server lives from the group's setup to its
- * teardown. Connections are told apart by the order in which they were made: a synchronous call
+ * teardown. Connections are distinguished by the order in which they were made: a synchronous call
  * makes a command connection, an asynchronous one the control connection, a wait the one for
  * pub/sub; the name that each of them has set says whose it is.
  */
@@ -243,17 +243,6 @@ size_t scene_rss(void) {
     return resident * (size_t)sysconf(_SC_PAGESIZE);
 }
 
-uint64_t scene_seed(const char *test) {
-    const char *given = getenv("HF_SEED");
-    uint64_t seed = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)now_ms() * 2654435761u;
-    printf("%s: HF_SEED=%" PRIu64 "\n", test, seed);
-    fflush(stdout);
-    return seed | 1;
-}
-
-uint64_t scene_random(uint64_t *state) {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return *state * 0x2545f4914f6cdd1du >> 16;
+void scene_stay_idle(int64_t duration_ms) {
+    sleep_ms(duration_ms); /* nothing happens on an idle connection that could be waited for */
 }

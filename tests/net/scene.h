@@ -20,8 +20,6 @@
 
 #include <cmocka.h>
 
-#define HANG_MS 30000 /* nothing in these tests takes a tenth of it */
-
 /* For cmocka's group functions: one server for all tests of a program, at a socket and a port. */
 int scene_start_server(void **state);
 int scene_stop_server(void **state);
@@ -96,8 +94,7 @@ size_t scene_rss(void); /* bytes */
 #define SCENE_GROWTH_LIMIT ((size_t)96 << 20)
 #endif
 
-/* A small generator for tests with a printed seed. */
-uint64_t scene_seed(const char *test); /* HF_SEED, or from the clock; prints it */
-uint64_t scene_random(uint64_t *state);
+/* For so long nobody uses any connection: after a while they are checked before they are used again, by the clock alone. */
+void scene_stay_idle(int64_t duration_ms);
 
 #endif

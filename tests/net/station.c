@@ -1,7 +1,7 @@
 /*
  * A pub/sub connection and its listeners. See the header for what they are.
  *
- * Messages and states come on the threads of the connection (keeper or listener); `ears` is all
+ * Messages and states come on the threads of the connection (keeper or listener); `listeners` is all
  * they share with the test. Everything else of a listener belongs to its thread.
  */
 #include "net/station.h"
@@ -13,8 +13,8 @@
 /* ---- The station ---- */
 
 static void tell(struct station *station, int number, unsigned event) {
-    if (number >= 0 && number < EARS && station->ears[number] != NULL)
-        hfi_task_post(&station->ears[number]->task, event);
+    if (number >= 0 && number < LISTENERS && station->listeners[number] != NULL)
+        hfi_task_post(&station->listeners[number]->task, event);
 }
 
 static void on_push(void *arg, const void *message) {
@@ -41,7 +41,7 @@ static void on_state(void *arg, bool up) {
     }
     atomic_fetch_add(&station->losses, 1);
     pthread_mutex_lock(&station->mtx);
-    for (int i = 0; i < EARS; i++)
+    for (int i = 0; i < LISTENERS; i++)
         tell(station, i, EVENT_LOST);
     pthread_mutex_unlock(&station->mtx);
 }
@@ -81,7 +81,8 @@ void station_begin_with(struct station *station, int64_t cmd_timeout_ms, int64_t
         .ping_ms = ping_ms,
     };
     assert_int_equal(hfi_addr_unix(proxy_socket(station->proxy), &station->host.address), HF_OK);
-    station->conn = hfi_conn_new(&station->target, HFI_SEAT_LISTENERS, on_push, on_state, station);
+    station->conn =
+        hfi_conn_new(&station->target, HFI_DRIVER_LISTENERS, on_push, on_state, station);
     assert_non_null(station->conn);
     assert_int_equal(hfi_keeper_start(station->keeper, &error), HF_OK);
     hfi_conn_keep_up(station->conn, true);
@@ -107,7 +108,7 @@ void station_publish(int number) {
     assert_int_equal(cmd_int(scene_server(), "PUBLISH news %d", number), 1);
 }
 
-/* ---- The seat ---- */
+/* ---- The driver ---- */
 
 static const struct hfi_exec *driver_of(struct station *station, size_t *ret_followers) {
     struct hfi_conn *conn = station->conn;
@@ -120,26 +121,26 @@ static const struct hfi_exec *driver_of(struct station *station, size_t *ret_fol
     return driver;
 }
 
-struct wanted_seat {
+struct wanted_driver {
     struct station *station;
     const struct hfi_exec *driver;
     size_t followers;
 };
 
-static bool is_seated(void *arg) {
-    const struct wanted_seat *wanted = arg;
+static bool is_driver(void *arg) {
+    const struct wanted_driver *wanted = arg;
     size_t followers;
     const struct hfi_exec *driver = driver_of(wanted->station, &followers);
     return driver == wanted->driver && followers == wanted->followers;
 }
 
-void station_wait_seated(struct station *station, const struct hfi_exec *driver, size_t followers) {
-    struct wanted_seat wanted = {station, driver, followers};
-    assert_true(wait_until(is_seated, &wanted, HANG_MS));
+void station_wait_driver(struct station *station, const struct hfi_exec *driver, size_t followers) {
+    struct wanted_driver wanted = {station, driver, followers};
+    assert_true(wait_until(is_driver, &wanted, HANG_MS));
 }
 
 void station_wait_keeper(struct station *station, size_t followers) {
-    station_wait_seated(station, hfi_keeper_exec(station->keeper), followers);
+    station_wait_driver(station, hfi_keeper_exec(station->keeper), followers);
 }
 
 /* ---- Listeners ---- */
@@ -156,23 +157,23 @@ static void listener_late(struct hfi_alarm *alarm) {
     HFI_CONTAINER(alarm, struct listener, alarm)->news |= EVENT_LATE;
 }
 
-void listener_show_ear(struct listener *listener, struct listener *ear) {
+void listener_set_receiver(struct listener *listener, struct listener *receiver) {
     struct station *station = listener->station;
     pthread_mutex_lock(&station->mtx);
-    station->ears[listener->number] = ear;
+    station->listeners[listener->number] = receiver;
     pthread_mutex_unlock(&station->mtx);
 }
 
-/* Waits as a synchronous call would. Its ear is known before this. */
+/* Waits as a synchronous call would. Its receiver is set before this. */
 unsigned listener_listen(struct listener *listener, int64_t wait_ms) {
     listener->news = 0;
-    hfi_conn_listen(listener->station->conn, &listener->attendant);
+    hfi_conn_listen(listener->station->conn, &listener->sync_caller);
     hfi_alarm_set(&listener->exec, &listener->alarm, hfi_after_ms(hfi_now_ms(), wait_ms));
     while (listener->news == 0)
         if (!hfi_exec_run(&listener->exec))
-            hfi_conn_attend(&listener->attendant, &listener->exec);
+            hfi_conn_drive(&listener->sync_caller, &listener->exec);
     hfi_alarm_clear(&listener->exec, &listener->alarm);
-    hfi_conn_unlisten(listener->station->conn, &listener->attendant);
+    hfi_conn_unlisten(listener->station->conn, &listener->sync_caller);
     return listener->news;
 }
 
@@ -192,11 +193,11 @@ void listener_begin(struct listener *listener, struct station *station, int numb
     hfi_exec_init(&listener->exec);
     hfi_task_init(&listener->task, &listener->exec, listener_run, listener_destroy);
     listener->alarm.fire = listener_late;
-    listener_show_ear(listener, listener);
+    listener_set_receiver(listener, listener);
 }
 
 void listener_end(struct listener *listener) {
-    listener_show_ear(listener, NULL);
+    listener_set_receiver(listener, NULL);
     hfi_task_retire(&listener->task);
     hfi_exec_destroy(&listener->exec);
     hfi_task_unref(&listener->task);
@@ -226,7 +227,7 @@ void listener_shorten(struct listener *listener, int64_t wait_ms) {
 void listener_start_driver(struct listener *listener, struct station *station, int number,
                            int64_t wait_ms) {
     listener_start(listener, station, number, wait_ms);
-    station_wait_seated(station, &listener->exec, 0);
+    station_wait_driver(station, &listener->exec, 0);
 }
 
 void station_assert_works(struct station *station) {

@@ -2,8 +2,9 @@
  * How many connections carry the commands of synchronous callers: one while they do not meet, more while they
  * do, and never more than four; and when one of them counts as silent.
  */
+#include "net/caller.h"
 #include "net/scene.h"
-#include "net/voice.h"
+#include "support/case.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,17 +40,17 @@ static void *work(void *arg) {
  * pauses, has the client listen, on another connection, and ask whether it still holds that, on the keeper's, which cannot
  * be told from these. `ret_listens`: so there may be one more. */
 static size_t commanded(const hf_client *client, long long ids[SCENE_CONNS], bool *ret_listens) {
-    char *list = cmd_str(scene_server(), "CLIENT LIST"), *rest = list, *line;
+    char *list = cmd_str(scene_server(), "CLIENT LIST"), *rest = list, *raw;
     size_t len = 0;
     *ret_listens = false;
-    while ((line = strsep(&rest, "\n")) != NULL) {
-        if (strstr(line, hf_client_id(client)) == NULL)
+    while ((raw = strsep(&rest, "\n")) != NULL) {
+        if (strstr(raw, hf_client_id(client)) == NULL)
             continue;
-        *ret_listens = *ret_listens || strstr(line, "subscribe ") != NULL;
-        if (strstr(line, " cmd=eval") == NULL)
+        *ret_listens = *ret_listens || strstr(raw, "subscribe ") != NULL;
+        if (strstr(raw, " cmd=eval") == NULL)
             continue;
         assert_true(len < SCENE_CONNS);
-        ids[len++] = strtoll(line + strlen("id="), NULL, 10);
+        ids[len++] = strtoll(raw + strlen("id="), NULL, 10);
     }
     free(list);
     return len;
@@ -98,8 +99,7 @@ static void begin(struct crew *crew) {
     *crew = (struct crew){.client = scene_open(server_url(scene_server()), &options)};
 }
 
-static void one_thread_has_one(void **state) {
-    (void)state;
+CASE(one_thread_has_one) {
     struct crew crew;
     begin(&crew);
     run(&crew, 1, 1);
@@ -107,8 +107,7 @@ static void one_thread_has_one(void **state) {
     hf_close(crew.client);
 }
 
-static void those_who_meet_have_up_to_four(void **state) {
-    (void)state;
+CASE(contending_threads_have_up_to_four) {
     struct crew crew;
     begin(&crew);
     run(&crew, THREADS, COMMANDS_MAX);
@@ -116,18 +115,16 @@ static void those_who_meet_have_up_to_four(void **state) {
 }
 
 /* Two on each: there is no crowd. */
-static void four_threads_have_two(void **state) {
-    (void)state;
+CASE(four_threads_have_two) {
     struct crew crew;
     begin(&crew);
     run(&crew, 4, 2);
     hf_close(crew.client);
 }
 
-/* The server has ended them: whoever had one goes on with another until it is there again, and the first is as good as
+/* The server has ended them: the caller that had one goes on with another until it is there again, and the first is as good as
  * the last. */
-static void those_that_are_lost_are_made_again(void **state) {
-    (void)state;
+CASE(lost_connections_are_made_again) {
     struct crew crew;
     long long ids[SCENE_CONNS];
     bool listens;
@@ -142,14 +139,14 @@ static void those_that_are_lost_are_made_again(void **state) {
 
 /* Which of its connections carried commands in the last two seconds: those are added to `ids`, which has so many. */
 static size_t add_fresh(const hf_client *client, long long ids[SCENE_CONNS], size_t len) {
-    char *list = cmd_str(scene_server(), "CLIENT LIST"), *rest = list, *line;
-    while ((line = strsep(&rest, "\n")) != NULL) {
-        const char *idle = strstr(line, " idle=");
-        if (strstr(line, hf_client_id(client)) == NULL || idle == NULL ||
-            strstr(line, " cmd=eval") == NULL)
+    char *list = cmd_str(scene_server(), "CLIENT LIST"), *rest = list, *raw;
+    while ((raw = strsep(&rest, "\n")) != NULL) {
+        const char *idle = strstr(raw, " idle=");
+        if (strstr(raw, hf_client_id(client)) == NULL || idle == NULL ||
+            strstr(raw, " cmd=eval") == NULL)
             continue;
         bool fresh = strtol(idle + strlen(" idle="), NULL, 10) < 2;
-        long long id = strtoll(line + strlen("id="), NULL, 10);
+        long long id = strtoll(raw + strlen("id="), NULL, 10);
         for (size_t i = 0; i < len; i++)
             fresh = fresh && ids[i] != id;
         if (fresh)
@@ -175,8 +172,7 @@ static void *work_a_little(void *arg) {
 }
 
 /* One after the other, so the first would do for all of them. */
-static void each_thread_keeps_to_its_own(void **state) {
-    (void)state;
+CASE(each_thread_keeps_to_its_own) {
     struct crew crew;
     begin(&crew);
     run(&crew, THREADS, COMMANDS_MAX);
@@ -206,43 +202,29 @@ static void put_back(_Atomic int64_t *time_ms) {
     atomic_store(time_ms, hfi_now_ms() - LONG_AGO_MS);
 }
 
-/* A connection on which nothing was to be said for long is not silent when somebody speaks again; only one that owes an answer
- * for long is. */
-static void idle_is_not_silent(void **state) {
-    (void)state;
-    struct line line;
-    struct voice first, second;
-    line_begin(&line);
-    connect_line(&line);
-    assert_line_works(&line);
-    put_back(&line.conn->last_rx_ms);
-    put_back(&line.conn->busy_since_ms);
-    proxy_stall_request(line.proxy, "ECHO");
-    start_voice(&first, &line, 10, HANG_MS);
-    wait_seated(&line, &first, 0);
-    assert_true(proxy_wait_held(line.proxy, HANG_MS));
-    assert_false(hfi_conn_stalls(line.conn));
+/* An idle connection is not taken for dead when it is used again. Only one with an overdue reply
+ * is. */
+RAW_CASE(idle_is_not_silent) {
+    struct caller first, second;
+    raw_connect(raw);
+    assert_raw_works(raw);
+    put_back(&raw->conn->last_rx_ms);
+    put_back(&raw->conn->busy_since_ms);
+    proxy_stall_request(raw->proxy, "ECHO");
+    start_caller(&first, raw, 10, HANG_MS);
+    wait_driver(raw, &first, 0);
+    assert_true(proxy_wait_held(raw->proxy, HANG_MS));
+    assert_false(hfi_conn_stalls(raw->conn));
 
-    put_back(&line.conn->last_rx_ms);
-    put_back(&line.conn->busy_since_ms);
-    start_voice(&second, &line, 10, HANG_MS);
-    wait_seated(&line, &first, 1);
-    assert_true(hfi_conn_stalls(line.conn));
-    assert_int_equal(proxy_release_held(line.proxy), 2);
-    assert_int_equal(join_voice(&first), ANSWERED);
-    assert_int_equal(join_voice(&second), ANSWERED);
-    assert_false(hfi_conn_stalls(line.conn));
-    line_end(&line);
+    put_back(&raw->conn->last_rx_ms);
+    put_back(&raw->conn->busy_since_ms);
+    start_caller(&second, raw, 10, HANG_MS);
+    wait_driver(raw, &first, 1);
+    assert_true(hfi_conn_stalls(raw->conn));
+    assert_int_equal(proxy_release_held(raw->proxy), 2);
+    assert_int_equal(join_caller(&first), ANSWERED);
+    assert_int_equal(join_caller(&second), ANSWERED);
+    assert_false(hfi_conn_stalls(raw->conn));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_thread_has_one),
-        cmocka_unit_test(four_threads_have_two),
-        cmocka_unit_test(those_who_meet_have_up_to_four),
-        cmocka_unit_test(those_that_are_lost_are_made_again),
-        cmocka_unit_test(each_thread_keeps_to_its_own),
-        cmocka_unit_test(idle_is_not_silent),
-    };
-    return cmocka_run_group_tests(tests, scene_start_server, scene_stop_server);
-}
+RUN_CASES(scene_start_server, scene_stop_server)

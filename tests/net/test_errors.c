@@ -7,15 +7,16 @@
  * looked for by their first one.
  */
 #include "net/scene.h"
+#include "support/case.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-#define EXCHANGE_MS 1500 /* who answers must not seem silent on a busy machine */
+#define EXCHANGE_MS 1500 /* a server that answers must not seem silent on a busy machine */
 
-struct scene {
+struct fixture {
     struct server *server;
     hf_client *client;
     hf_lock *lock;
@@ -28,25 +29,25 @@ static hf_options short_options(void) {
     return options;
 }
 
-static void begin_with(struct scene *scene, const char *const *config) {
+static void begin_with(struct fixture *fixture, const char *const *config) {
     const struct server_options server_options = {.config = config};
     hf_options options = short_options();
-    scene->server = server_start(&server_options);
-    scene->client = scene_open(server_url(scene->server), &options);
-    scene->lock = scene_lock(scene->client, "app:lock");
-    assert_int_equal(hf_lock_acquire(scene->lock), HF_OK);
-    assert_int_equal(hf_lock_release(scene->lock), HF_OK);
-    assert_int_equal(scene_ping_async(scene->client), HF_OK);
+    fixture->server = server_start(&server_options);
+    fixture->client = scene_open(server_url(fixture->server), &options);
+    fixture->lock = scene_lock(fixture->client, "app:lock");
+    assert_int_equal(hf_lock_acquire(fixture->lock), HF_OK);
+    assert_int_equal(hf_lock_release(fixture->lock), HF_OK);
+    assert_int_equal(scene_ping_async(fixture->client), HF_OK);
 }
 
-static void begin(struct scene *scene) {
-    begin_with(scene, NULL);
+static void begin(struct fixture *fixture) {
+    begin_with(fixture, NULL);
 }
 
-static void end(struct scene *scene) {
-    hf_lock_free(scene->lock);
-    assert_int_equal(hf_close(scene->client), HF_OK);
-    server_free(scene->server);
+static void end(struct fixture *fixture) {
+    hf_lock_free(fixture->lock);
+    assert_int_equal(hf_close(fixture->client), HF_OK);
+    server_free(fixture->server);
 }
 
 static void assert_words(const char *words) {
@@ -58,29 +59,25 @@ static void assert_words(const char *words) {
 
 /* ---- Scripts the server has forgotten ---- */
 
-static void U23_script_flush_before_each_verb(void **state) {
-    (void)state;
-    struct scene scene;
+CASE_IN(U23_script_flush_before_each_verb, struct fixture, fixture, begin, end) {
     bool broken = false;
     char owner[64];
-    begin(&scene);
-    scene_owner(scene.client, hf_owner_self(), owner);
-    cmd_ok(scene.server, "SCRIPT FLUSH");
-    assert_int_equal(hf_lock_acquire(scene.lock), HF_OK);
-    cmd_ok(scene.server, "SCRIPT FLUSH");
-    assert_int_equal(hf_lock_try(scene.lock), HF_OK);
-    assert_int_equal(cmd_int(scene.server, "HGET app:lock %s", owner), 2);
-    cmd_ok(scene.server, "SCRIPT FLUSH");
-    assert_int_equal(hf_lock_extend(scene.lock, 60000), HF_OK);
-    assert_true(pttl(scene.server, "app:lock") > 30000);
-    cmd_ok(scene.server, "SCRIPT FLUSH");
-    assert_int_equal(hf_lock_release(scene.lock), HF_OK);
-    assert_int_equal(cmd_int(scene.server, "HGET app:lock %s", owner), 1);
-    cmd_ok(scene.server, "SCRIPT FLUSH");
-    assert_int_equal(hf_lock_break(scene.lock, &broken), HF_OK);
+    scene_owner(fixture->client, hf_owner_self(), owner);
+    cmd_ok(fixture->server, "SCRIPT FLUSH");
+    assert_int_equal(hf_lock_acquire(fixture->lock), HF_OK);
+    cmd_ok(fixture->server, "SCRIPT FLUSH");
+    assert_int_equal(hf_lock_try(fixture->lock), HF_OK);
+    assert_int_equal(cmd_int(fixture->server, "HGET app:lock %s", owner), 2);
+    cmd_ok(fixture->server, "SCRIPT FLUSH");
+    assert_int_equal(hf_lock_extend(fixture->lock, 60000), HF_OK);
+    assert_true(pttl(fixture->server, "app:lock") > 30000);
+    cmd_ok(fixture->server, "SCRIPT FLUSH");
+    assert_int_equal(hf_lock_release(fixture->lock), HF_OK);
+    assert_int_equal(cmd_int(fixture->server, "HGET app:lock %s", owner), 1);
+    cmd_ok(fixture->server, "SCRIPT FLUSH");
+    assert_int_equal(hf_lock_break(fixture->lock, &broken), HF_OK);
     assert_true(broken);
-    assert_false(key_exists(scene.server, "app:lock"));
-    end(&scene);
+    assert_false(key_exists(fixture->server, "app:lock"));
 }
 
 struct renewed {
@@ -94,55 +91,51 @@ static bool has_renewed(void *arg) {
     return stats.renewals >= renewed->renewals && stats.renew_failures >= renewed->failures;
 }
 
-static void wait_renewals(struct scene *scene, uint64_t more, uint64_t more_failures) {
-    hf_stats stats = scene_stats(scene->client);
-    struct renewed renewed = {scene->client, stats.renewals + more,
+static void wait_renewals(struct fixture *fixture, uint64_t more, uint64_t more_failures) {
+    hf_stats stats = scene_stats(fixture->client);
+    struct renewed renewed = {fixture->client, stats.renewals + more,
                               stats.renew_failures + more_failures};
     assert_true(wait_until(has_renewed, &renewed, HANG_MS));
 }
 
-static void U24_renewals_survive_a_script_flush(void **state) {
-    (void)state;
-    struct scene scene;
-    begin(&scene);
-    assert_int_equal(hf_lock_acquire(scene.lock), HF_OK);
+CASE_IN(U24_renewals_survive_a_script_flush, struct fixture, fixture, begin, end) {
+    assert_int_equal(hf_lock_acquire(fixture->lock), HF_OK);
     for (int i = 0; i < 3; i++) {
-        cmd_ok(scene.server, "SCRIPT FLUSH");
-        wait_renewals(&scene, 1, 0);
+        cmd_ok(fixture->server, "SCRIPT FLUSH");
+        wait_renewals(fixture, 1, 0);
     }
-    assert_int_equal(scene_stats(scene.client).renew_failures, 0);
-    assert_int_equal(hf_lock_release(scene.lock), HF_OK);
-    end(&scene);
+    assert_int_equal(scene_stats(fixture->client).renew_failures, 0);
+    assert_int_equal(hf_lock_release(fixture->lock), HF_OK);
 }
 
 /* ---- States in which a server refuses ---- */
 
 struct trouble {
     const char *word;
-    void (*on)(struct scene *scene);
-    void (*off)(struct scene *scene);
+    void (*on)(struct fixture *fixture);
+    void (*off)(struct fixture *fixture);
 };
 
-static void need_replica(struct scene *scene) {
-    cmd_ok(scene->server, "CONFIG SET min-replicas-to-write 1");
+static void need_replica(struct fixture *fixture) {
+    cmd_ok(fixture->server, "CONFIG SET min-replicas-to-write 1");
 }
 
-static void need_none(struct scene *scene) {
-    cmd_ok(scene->server, "CONFIG SET min-replicas-to-write 0");
+static void need_none(struct fixture *fixture) {
+    cmd_ok(fixture->server, "CONFIG SET min-replicas-to-write 0");
 }
 
-static void become_replica(struct scene *scene) {
-    cmd_ok(scene->server, "REPLICAOF 127.0.0.1 1");
+static void become_replica(struct fixture *fixture) {
+    cmd_ok(fixture->server, "REPLICAOF 127.0.0.1 1");
 }
 
-static void become_stale_replica(struct scene *scene) {
-    cmd_ok(scene->server, "CONFIG SET replica-serve-stale-data no");
-    cmd_ok(scene->server, "REPLICAOF 127.0.0.1 1");
+static void become_stale_replica(struct fixture *fixture) {
+    cmd_ok(fixture->server, "CONFIG SET replica-serve-stale-data no");
+    cmd_ok(fixture->server, "REPLICAOF 127.0.0.1 1");
 }
 
-static void become_master(struct scene *scene) {
-    cmd_ok(scene->server, "REPLICAOF NO ONE");
-    cmd_ok(scene->server, "CONFIG SET replica-serve-stale-data yes");
+static void become_master(struct fixture *fixture) {
+    cmd_ok(fixture->server, "REPLICAOF NO ONE");
+    cmd_ok(fixture->server, "CONFIG SET replica-serve-stale-data yes");
 }
 
 static bool save_failed(void *arg) {
@@ -153,21 +146,21 @@ static bool save_failed(void *arg) {
 }
 
 /* A directory stands where the snapshot should go. */
-static void fail_to_save(struct scene *scene) {
+static void fail_to_save(struct fixture *fixture) {
     char path[512];
-    snprintf(path, sizeof path, "%s/no-room.rdb", server_dir(scene->server));
+    snprintf(path, sizeof path, "%s/no-room.rdb", server_dir(fixture->server));
     mkdir(path, 0700);
-    snprintf(path, sizeof path, "%s/no-room.rdb/x", server_dir(scene->server));
+    snprintf(path, sizeof path, "%s/no-room.rdb/x", server_dir(fixture->server));
     mkdir(path, 0700);
-    cmd_ok(scene->server, "CONFIG SET dir %s", server_dir(scene->server));
-    cmd_ok(scene->server, "CONFIG SET dbfilename no-room.rdb");
-    cmd_ok(scene->server, "CONFIG SET save %s", "3600 100000");
-    cmd_ok(scene->server, "BGSAVE");
-    assert_true(wait_until(save_failed, scene->server, HANG_MS));
+    cmd_ok(fixture->server, "CONFIG SET dir %s", server_dir(fixture->server));
+    cmd_ok(fixture->server, "CONFIG SET dbfilename no-room.rdb");
+    cmd_ok(fixture->server, "CONFIG SET save %s", "3600 100000");
+    cmd_ok(fixture->server, "BGSAVE");
+    assert_true(wait_until(save_failed, fixture->server, HANG_MS));
 }
 
-static void save_no_more(struct scene *scene) {
-    cmd_ok(scene->server, "CONFIG SET save %s", "");
+static void save_no_more(struct fixture *fixture) {
+    cmd_ok(fixture->server, "CONFIG SET save %s", "");
 }
 
 static const struct trouble troubles[] = {
@@ -183,46 +176,43 @@ static const struct trouble troubles[] = {
          trouble < troubles + sizeof troubles / sizeof troubles[0]; trouble++)
 /* NOLINTEND(bugprone-macro-parentheses) */
 
-/* One attempt is told of it at once, a wait goes on until it is over, and nothing is written. */
-static void U40_U41_U42_refusals_are_waited_out(void **state) {
-    (void)state;
+/* A single attempt fails at once, a wait continues until it times out, and nothing is written. */
+CASE(U40_U41_U42_refusals_are_waited_out) {
     FOR_EACH_TROUBLE(trouble) {
-        struct scene scene;
+        struct fixture fixture;
         struct scene_call call;
-        begin(&scene);
-        trouble->on(&scene);
-        assert_int_equal(hf_lock_try(scene.lock), HF_EREFUSED);
+        begin(&fixture);
+        trouble->on(&fixture);
+        assert_int_equal(hf_lock_try(fixture.lock), HF_EREFUSED);
         assert_words(trouble->word);
         int64_t start_ms = now_ms();
-        assert_int_equal(hf_lock_acquire_for(scene.lock, 400), HF_EREFUSED);
+        assert_int_equal(hf_lock_acquire_for(fixture.lock, 400), HF_EREFUSED);
         assert_true(now_ms() - start_ms >= 400);
-        scene_acquire(&call, scene.lock, HF_FOREVER, NULL);
-        sleep_ms(100);
-        assert_false(atomic_load(&call.done));
-        trouble->off(&scene);
+        scene_acquire(&call, fixture.lock, HF_FOREVER, NULL);
+        assert_true(HOLDS_FOR(!atomic_load(&call.done), 100));
+        trouble->off(&fixture);
         assert_int_equal(scene_join(&call), HF_OK);
-        assert_int_equal(hf_lock_release_as(scene.lock, call.options.owner), HF_OK);
-        assert_false(key_exists(scene.server, "app:lock"));
-        end(&scene);
+        assert_int_equal(hf_lock_release_as(fixture.lock, call.options.owner), HF_OK);
+        assert_false(key_exists(fixture.server, "app:lock"));
+        end(&fixture);
     }
 }
 
-static void rule7_renewals_survive_refusals(void **state) {
-    (void)state;
+CASE(R07_renewals_survive_refusals) {
     FOR_EACH_TROUBLE(trouble) {
-        struct scene scene;
-        begin(&scene);
-        assert_int_equal(hf_lock_acquire(scene.lock), HF_OK);
-        trouble->on(&scene);
-        wait_renewals(&scene, 0, 1);
-        assert_true(hf_lock_remaining_ms(scene.lock) > 0);
-        trouble->off(&scene);
-        wait_renewals(&scene, 2, 0);
-        assert_true(key_exists(scene.server, "app:lock"));
-        assert_int_equal(scene_stats(scene.client).losses, 0);
-        assert_int_equal(hf_lock_release(scene.lock), HF_OK);
-        assert_false(key_exists(scene.server, "app:lock"));
-        end(&scene);
+        struct fixture fixture;
+        begin(&fixture);
+        assert_int_equal(hf_lock_acquire(fixture.lock), HF_OK);
+        trouble->on(&fixture);
+        wait_renewals(&fixture, 0, 1);
+        assert_true(hf_lock_remaining_ms(fixture.lock) > 0);
+        trouble->off(&fixture);
+        wait_renewals(&fixture, 2, 0);
+        assert_true(key_exists(fixture.server, "app:lock"));
+        assert_int_equal(scene_stats(fixture.client).losses, 0);
+        assert_int_equal(hf_lock_release(fixture.lock), HF_OK);
+        assert_false(key_exists(fixture.server, "app:lock"));
+        end(&fixture);
     }
 }
 
@@ -230,21 +220,21 @@ static bool is_free(void *arg) {
     return !key_exists(arg, "app:lock");
 }
 
-/* The caller is told, and the release is repeated until it works: long before the lease ends. */
-static void U40_a_refused_release_is_made_up_for(void **state) {
-    (void)state;
+/* The caller gets the error, and the release is repeated until it works: long before the lease
+ * ends. */
+CASE(U40_a_refused_release_is_made_up_for) {
     FOR_EACH_TROUBLE(trouble) {
-        struct scene scene;
+        struct fixture fixture;
         hf_acquire_options options = HF_ACQUIRE_INIT;
         options.lease_ms = 10 * HANG_MS;
-        begin(&scene);
-        assert_int_equal(hf_lock_acquire_with(scene.lock, &options, NULL), HF_OK);
-        trouble->on(&scene);
-        assert_int_equal(hf_lock_release(scene.lock), HF_EREFUSED);
+        begin(&fixture);
+        assert_int_equal(hf_lock_acquire_with(fixture.lock, &options, NULL), HF_OK);
+        trouble->on(&fixture);
+        assert_int_equal(hf_lock_release(fixture.lock), HF_EREFUSED);
         assert_words(trouble->word);
-        trouble->off(&scene);
-        assert_true(wait_until(is_free, scene.server, HANG_MS));
-        end(&scene);
+        trouble->off(&fixture);
+        assert_true(wait_until(is_free, fixture.server, HANG_MS));
+        end(&fixture);
     }
 }
 
@@ -252,18 +242,14 @@ static bool has_lost(void *arg) {
     return scene_stats(arg).losses == 1;
 }
 
-static void U40_a_refusal_past_the_deadline_is_a_loss(void **state) {
-    (void)state;
-    struct scene scene;
-    begin(&scene);
+CASE_IN(U40_a_refusal_past_the_deadline_is_a_loss, struct fixture, fixture, begin, end) {
     int64_t start_ms = now_ms();
-    assert_int_equal(hf_lock_acquire(scene.lock), HF_OK);
-    need_replica(&scene);
-    assert_true(wait_until(has_lost, scene.client, HANG_MS));
-    assert_true(now_ms() - start_ms >= ENDURING_MS);
-    assert_int_equal(hf_lock_remaining_ms(scene.lock), 0);
-    assert_int_equal(hf_lock_release(scene.lock), HF_ELOST);
-    end(&scene);
+    assert_int_equal(hf_lock_acquire(fixture->lock), HF_OK);
+    need_replica(fixture);
+    assert_true(wait_until(has_lost, fixture->client, HANG_MS));
+    assert_true(now_ms() - start_ms >= trusted_ms(ENDURING_MS));
+    assert_int_equal(hf_lock_remaining_ms(fixture->lock), 0);
+    assert_int_equal(hf_lock_release(fixture->lock), HF_ELOST);
 }
 
 /* ---- BUSY ---- */
@@ -281,38 +267,36 @@ static bool is_busy(void *arg) {
     return busy;
 }
 
-static void BUSY_is_waited_out(void **state) {
-    (void)state;
+CASE(BUSY_is_waited_out) {
     static const char *const config[] = {"lua-time-limit 10", NULL};
-    struct scene scene;
+    struct fixture fixture;
     struct scene_call call;
     pthread_t thread;
-    begin_with(&scene, config);
-    hf_lock *held = scene_lock(scene.client, "app:held");
+    begin_with(&fixture, config);
+    hf_lock *held = scene_lock(fixture.client, "app:held");
     assert_int_equal(hf_lock_acquire(held), HF_OK);
-    redisContext *context = server_connect(scene.server);
+    redisContext *context = server_connect(fixture.server);
     pthread_create(&thread, NULL, run_busy_script, context);
-    assert_true(wait_until(is_busy, scene.server, HANG_MS));
-    assert_int_equal(hf_lock_try(scene.lock), HF_EREFUSED);
+    assert_true(wait_until(is_busy, fixture.server, HANG_MS));
+    assert_int_equal(hf_lock_try(fixture.lock), HF_EREFUSED);
     assert_words("BUSY");
-    scene_acquire(&call, scene.lock, HF_FOREVER, NULL);
-    wait_renewals(&scene, 0, 1);
+    scene_acquire(&call, fixture.lock, HF_FOREVER, NULL);
+    wait_renewals(&fixture, 0, 1);
     assert_false(atomic_load(&call.done));
-    cmd_ok(scene.server, "SCRIPT KILL");
+    cmd_ok(fixture.server, "SCRIPT KILL");
     pthread_join(thread, NULL);
     assert_int_equal(scene_join(&call), HF_OK);
-    wait_renewals(&scene, 2, 0);
+    wait_renewals(&fixture, 2, 0);
     assert_int_equal(hf_lock_release(held), HF_OK);
-    assert_int_equal(scene_stats(scene.client).losses, 0);
+    assert_int_equal(scene_stats(fixture.client).losses, 0);
     redisFree(context);
     hf_lock_free(held);
-    end(&scene);
+    end(&fixture);
 }
 
 /* ---- LOADING ---- */
 
-static void U32_LOADING_is_waited_out(void **state) {
-    (void)state;
+CASE(U32_LOADING_is_waited_out) {
     static const char loading[] = "-LOADING Redis is loading the dataset in memory\r\n";
     struct server *server = server_start(NULL);
     struct proxy *proxy = proxy_start(server_socket(server));
@@ -348,22 +332,18 @@ static void U32_LOADING_is_waited_out(void **state) {
 
 /* ---- Memory ---- */
 
-static void U38_out_of_memory(void **state) {
-    (void)state;
-    struct scene scene;
-    begin(&scene);
-    hf_lock *other = scene_lock(scene.client, "app:other");
-    assert_int_equal(hf_lock_acquire(scene.lock), HF_OK);
-    cmd_ok(scene.server, "CONFIG SET maxmemory 1");
+CASE_IN(U38_out_of_memory, struct fixture, fixture, begin, end) {
+    hf_lock *other = scene_lock(fixture->client, "app:other");
+    assert_int_equal(hf_lock_acquire(fixture->lock), HF_OK);
+    cmd_ok(fixture->server, "CONFIG SET maxmemory 1");
     assert_int_equal(hf_lock_try(other), HF_EOOM);
     assert_words("OOM");
     assert_int_equal(hf_lock_acquire_for(other, 200), HF_EOOM);
-    assert_false(key_exists(scene.server, "app:other"));
-    wait_renewals(&scene, 2, 0); /* needs no memory */
-    assert_int_equal(hf_lock_release(scene.lock), HF_OK);
-    assert_false(key_exists(scene.server, "app:lock"));
+    assert_false(key_exists(fixture->server, "app:other"));
+    wait_renewals(fixture, 2, 0); /* needs no memory */
+    assert_int_equal(hf_lock_release(fixture->lock), HF_OK);
+    assert_false(key_exists(fixture->server, "app:lock"));
     hf_lock_free(other);
-    end(&scene);
 }
 
 /* ---- Rights ---- */
@@ -375,12 +355,9 @@ static hf_client *open_as(struct server *server, const char *user) {
     return scene_open(server_url(server), &options);
 }
 
-static void U45_keys_that_are_not_allowed(void **state) {
-    (void)state;
-    struct scene scene;
-    begin(&scene);
-    cmd_ok(scene.server, "ACL SETUSER narrow on >secret ~app:* &* +@all");
-    hf_client *client = open_as(scene.server, "narrow");
+CASE_IN(U45_keys_that_are_not_allowed, struct fixture, fixture, begin, end) {
+    cmd_ok(fixture->server, "ACL SETUSER narrow on >secret ~app:* &* +@all");
+    hf_client *client = open_as(fixture->server, "narrow");
     hf_lock *inside = scene_lock(client, "app:mine"), *outside = scene_lock(client, "other");
     assert_int_equal(hf_lock_try(outside), HF_EPERM);
     assert_words("NOPERM");
@@ -391,107 +368,71 @@ static void U45_keys_that_are_not_allowed(void **state) {
     hf_lock_free(inside);
     hf_lock_free(outside);
     assert_int_equal(hf_close(client), HF_OK);
-    end(&scene);
 }
 
-static void U46_channels_that_are_not_allowed(void **state) {
-    (void)state;
-    struct scene scene;
+CASE_IN(U46_channels_that_are_not_allowed, struct fixture, fixture, begin, end) {
     struct scene_call call;
-    begin(&scene);
-    cmd_ok(scene.server, "ACL SETUSER mute on >secret ~* resetchannels +@all");
-    hf_client *client = open_as(scene.server, "mute");
+    cmd_ok(fixture->server, "ACL SETUSER mute on >secret ~* resetchannels +@all");
+    hf_client *client = open_as(fixture->server, "mute");
     hf_lock *lock = scene_lock(client, "app:lock");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    assert_int_equal(hf_lock_release(lock), HF_OK); /* released, though nobody was told */
-    assert_false(key_exists(scene.server, "app:lock"));
+    assert_int_equal(hf_lock_release(lock), HF_OK); /* released, though nobody was notified */
+    assert_false(key_exists(fixture->server, "app:lock"));
     assert_int_equal(scene_stats(client).notify_failures, 1);
-    assert_int_equal(hf_lock_acquire(scene.lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(fixture->lock), HF_OK);
     scene_acquire(&call, lock, HF_FOREVER, NULL); /* and it waits without being told */
-    sleep_ms(100);
-    assert_false(atomic_load(&call.done));
-    assert_int_equal(hf_lock_release(scene.lock), HF_OK);
+    assert_true(HOLDS_FOR(!atomic_load(&call.done), 100));
+    assert_int_equal(hf_lock_release(fixture->lock), HF_OK);
     assert_int_equal(scene_join(&call), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client), HF_OK);
-    end(&scene);
 }
 
-static void U46_commands_that_are_not_allowed(void **state) {
-    (void)state;
-    struct scene scene;
-    begin(&scene);
-    cmd_ok(scene.server, "ACL SETUSER reader on >secret ~* &* +@all -@write");
-    cmd_ok(scene.server, "ACL SETUSER scriptless on >secret ~* &* +@all -@scripting");
+CASE_IN(U46_commands_that_are_not_allowed, struct fixture, fixture, begin, end) {
+    cmd_ok(fixture->server, "ACL SETUSER reader on >secret ~* &* +@all -@write");
+    cmd_ok(fixture->server, "ACL SETUSER scriptless on >secret ~* &* +@all -@scripting");
     static const char *const users[] = {"reader", "scriptless"};
     for (size_t i = 0; i < 2; i++) {
-        hf_client *client = open_as(scene.server, users[i]);
+        hf_client *client = open_as(fixture->server, users[i]);
         hf_lock *lock = scene_lock(client, "app:lock");
         assert_int_equal(hf_lock_try(lock), HF_EPERM);
-        assert_false(key_exists(scene.server, "app:lock"));
+        assert_false(key_exists(fixture->server, "app:lock"));
         hf_lock_free(lock);
         assert_int_equal(hf_close(client), HF_OK);
     }
-    end(&scene);
 }
 
 /* Rights that are taken away during a hold and given back in time. */
-static void rule7_renewals_survive_a_loss_of_rights(void **state) {
-    (void)state;
-    struct scene scene;
-    begin(&scene);
-    cmd_ok(scene.server, "ACL SETUSER holder on >secret ~* &* +@all");
-    hf_client *client = open_as(scene.server, "holder");
+CASE_IN(R07_renewals_survive_a_loss_of_rights, struct fixture, fixture, begin, end) {
+    cmd_ok(fixture->server, "ACL SETUSER holder on >secret ~* &* +@all");
+    hf_client *client = open_as(fixture->server, "holder");
     hf_lock *lock = scene_lock(client, "app:lock");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    cmd_ok(scene.server, "ACL SETUSER holder -@scripting");
-    struct scene holder = {scene.server, client, lock};
+    cmd_ok(fixture->server, "ACL SETUSER holder -@scripting");
+    struct fixture holder = {fixture->server, client, lock};
     wait_renewals(&holder, 0, 1);
-    cmd_ok(scene.server, "ACL SETUSER holder +@all");
+    cmd_ok(fixture->server, "ACL SETUSER holder +@all");
     wait_renewals(&holder, 2, 0);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client), HF_OK);
-    end(&scene);
 }
 
 /* ---- Types ---- */
 
-static void U67_what_is_there_is_no_lock(void **state) {
-    (void)state;
-    struct scene scene;
-    begin(&scene);
+CASE_IN(U67_the_key_is_not_a_lock, struct fixture, fixture, begin, end) {
     static const char *const commands[] = {"SET app:lock text", "RPUSH app:lock a",
                                            "SADD app:lock a", "ZADD app:lock 1 a"};
     for (size_t i = 0; i < 4; i++) {
         bool broken = false;
-        cmd_ok(scene.server, commands[i]);
-        assert_int_equal(hf_lock_try(scene.lock), HF_EWRONGTYPE);
-        assert_int_equal(hf_lock_acquire(scene.lock), HF_EWRONGTYPE); /* not waited for */
+        cmd_ok(fixture->server, commands[i]);
+        assert_int_equal(hf_lock_try(fixture->lock), HF_EWRONGTYPE);
+        assert_int_equal(hf_lock_acquire(fixture->lock), HF_EWRONGTYPE); /* not waited for */
         assert_words("WRONGTYPE");
-        assert_int_equal(hf_lock_break(scene.lock, &broken), HF_EWRONGTYPE);
-        assert_true(key_exists(scene.server, "app:lock"));
-        cmd_ok(scene.server, "DEL app:lock");
+        assert_int_equal(hf_lock_break(fixture->lock, &broken), HF_EWRONGTYPE);
+        assert_true(key_exists(fixture->server, "app:lock"));
+        cmd_ok(fixture->server, "DEL app:lock");
     }
-    end(&scene);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(U23_script_flush_before_each_verb),
-        cmocka_unit_test(U24_renewals_survive_a_script_flush),
-        cmocka_unit_test(U40_U41_U42_refusals_are_waited_out),
-        cmocka_unit_test(rule7_renewals_survive_refusals),
-        cmocka_unit_test(U40_a_refused_release_is_made_up_for),
-        cmocka_unit_test(U40_a_refusal_past_the_deadline_is_a_loss),
-        cmocka_unit_test(BUSY_is_waited_out),
-        cmocka_unit_test(U32_LOADING_is_waited_out),
-        cmocka_unit_test(U38_out_of_memory),
-        cmocka_unit_test(U45_keys_that_are_not_allowed),
-        cmocka_unit_test(U46_channels_that_are_not_allowed),
-        cmocka_unit_test(U46_commands_that_are_not_allowed),
-        cmocka_unit_test(rule7_renewals_survive_a_loss_of_rights),
-        cmocka_unit_test(U67_what_is_there_is_no_lock),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

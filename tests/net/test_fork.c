@@ -6,6 +6,7 @@
  * epoll set that it was in. So whatever the parent closes must be ended and taken out by it.
  */
 #include "net/scene.h"
+#include "support/case.h"
 
 #include <poll.h>
 #include <string.h>
@@ -43,8 +44,7 @@ static bool comes_to_rest(hf_client *client) {
     return false;
 }
 
-static void the_dispatch_fd_rests_after_a_loss(void **state) {
-    (void)state;
+CASE(the_dispatch_fd_rests_after_a_loss) {
     struct server *server = scene_server();
     for (const char *const *url = both_urls(); *url != NULL; url++) {
         hf_options options = scene_options();
@@ -58,7 +58,7 @@ static void the_dispatch_fd_rests_after_a_loss(void **state) {
 
         scene_kill(server, ids[0]);
         struct pollfd fd = {.fd = hf_dispatch_fd(client), .events = POLLIN};
-        assert_int_equal(poll(&fd, 1, HANG_MS), 1); /* it tells of the loss, once */
+        assert_int_equal(poll(&fd, 1, HANG_MS), 1); /* it reports the loss, once */
         assert_true(comes_to_rest(client));
         ping_by_dispatch(client);
         assert_true(comes_to_rest(client));
@@ -73,8 +73,7 @@ static bool nobody_is_connected(void *arg) {
 }
 
 /* With a subscription, and with every kind of connection that there is. */
-static void close_ends_the_connections(void **state) {
-    (void)state;
+CASE(close_ends_the_connections) {
     struct server *server = scene_server();
     for (const char *const *url = both_urls(); *url != NULL; url++) {
         hf_client *rival = scene_open(*url, NULL);
@@ -123,8 +122,7 @@ static bool was_given_up(void *log) {
 }
 
 /* One that is given up because nothing was answered, with a command on its way. */
-static void a_connection_that_was_given_up_ends(void **state) {
-    (void)state;
+CASE(a_connection_that_was_given_up_ends) {
     struct server *server = scene_server();
     for (const char *const *url = both_urls(); *url != NULL; url++) {
         hf_options options = scene_options();
@@ -149,11 +147,4 @@ static void a_connection_that_was_given_up_ends(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_dispatch_fd_rests_after_a_loss),
-        cmocka_unit_test(close_ends_the_connections),
-        cmocka_unit_test(a_connection_that_was_given_up_ends),
-    };
-    return cmocka_run_group_tests(tests, scene_start_server, scene_stop_server);
-}
+RUN_CASES(scene_start_server, scene_stop_server)

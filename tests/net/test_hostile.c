@@ -8,6 +8,7 @@
  */
 #include "net/scene.h"
 
+#include "support/case.h"
 #include "support/hostile.h"
 
 #include <inttypes.h>
@@ -27,7 +28,7 @@ struct mood {
     bool closes;  /* `cut` counts */
     bool endless; /* send it again and again */
     bool after;   /* the right answer first, then the bytes, in one write */
-    bool once;    /* from then on sensibly, so that what is open can be settled */
+    bool once;    /* from then on correctly, so that unanswered commands can be settled */
     atomic_int played;
 };
 
@@ -163,8 +164,7 @@ static const struct {
 };
 
 /* All sessions before the first end: what may have run is settled for all of them together. */
-static void nonsense_for_an_acquire_is_EPROTO(void **state) {
-    (void)state;
+CASE(nonsense_for_an_acquire_is_EPROTO) {
     enum { CASES = sizeof nonsense / sizeof nonsense[0] };
     static struct mood moods[CASES];
     static struct session sessions[CASES];
@@ -191,8 +191,7 @@ static bool is_text_reply(const char *bytes) {
 
 /* The same answers to whatever is asked first, and in each place of the handshake. None is an
  * answer to be content with. */
-static void nonsense_in_the_handshake(void **state) {
-    (void)state;
+CASE(nonsense_in_the_handshake) {
     static const char *const verbs[] = {"CLIENT", "INFO", "TIME", ""};
     for (size_t v = 0; v < sizeof verbs / sizeof verbs[0]; v++) {
         for (size_t i = 0; i < sizeof nonsense / sizeof nonsense[0]; i++) {
@@ -213,8 +212,7 @@ static void nonsense_in_the_handshake(void **state) {
 }
 
 /* A verb that asks: the answer's type is checked before it is used. */
-static void nonsense_for_questions(void **state) {
-    (void)state;
+CASE(nonsense_for_questions) {
     for (size_t i = 0; i < sizeof nonsense / sizeof nonsense[0]; i++) {
         static const char *const verbs[] = {"PING", "EXISTS",  "HEXISTS", "HGET", "PTTL",
                                             "TYPE", "HGETALL", "EVALSHA", "HMGET"};
@@ -269,8 +267,7 @@ static void endless(const char *bytes, size_t length, const char *first) {
     free(flood);
 }
 
-static void endless_replies_are_cut_off(void **state) {
-    (void)state;
+CASE(endless_replies_are_cut_off) {
     static char block[256];
     memset(block, 'x', sizeof block);
     endless(block, sizeof block, "$1073741824\r\n"); /* one of 1 GB, and it means it */
@@ -283,8 +280,7 @@ static void endless_replies_are_cut_off(void **state) {
     endless(BYTES(":1\r\n"), NULL); /* replies that nobody asked for */
 }
 
-static void announced_but_never_sent_ends_by_time(void **state) {
-    (void)state;
+CASE(announced_but_never_sent_ends_by_time) {
     static const char *const heads[] = {"$1073741824\r\nabc", "*60000\r\n:1\r\n", "+no end", "$",
                                         "*3\r\n:1\r\n:1\r\n:1700000000000"};
     for (size_t i = 0; i < sizeof heads / sizeof heads[0]; i++) {
@@ -303,8 +299,7 @@ static void announced_but_never_sent_ends_by_time(void **state) {
 /* ---- Nobody asked ---- */
 
 /* Right behind the handshake, in the same packet: the connection must not be used. */
-static void unsolicited_behind_the_handshake(void **state) {
-    (void)state;
+CASE(unsolicited_behind_the_handshake) {
     static const char *const extras[] = {"+hello\r\n", ":1\r\n:2\r\n", "garbage\r\n",
                                          "*3\r\n:1\r\n:1\r\n:1700000000000\r\n"};
     for (int round = 0; round < 40; round++) {
@@ -330,24 +325,22 @@ static void send_extra(struct hostile_peer *peer, const char *command, size_t le
     }
     hostile_handshake(peer, command, length);
     if (hostile_is(command, length, "PING")) {
-        sleep_ms(20); /* by itself, when the first answer has been read */
+        sleep_ms(20); /* by itself, when the first answer has been read, which nobody says */
         hostile_send_text(peer, "+PONG\r\n");
         atomic_fetch_add(extras, 1);
     }
 }
 
 /* On an idle connection: it must not be taken for the answer of the next command. */
-static void unsolicited_on_an_idle_connection(void **state) {
-    (void)state;
+CASE(unsolicited_on_an_idle_connection) {
     atomic_int extras = 0;
     struct hostile *server = hostile_start(send_extra, &extras);
     hf_options options = hostile_options(LONG_EXCHANGE_MS);
     hf_client *client = scene_open(hostile_url(server), &options);
     hf_lock *lock = scene_lock(client, "hostile");
     assert_int_equal(hf_ping(client), HF_OK);
-    while (atomic_load(&extras) == 0)
-        sleep_ms(1);
-    sleep_ms(60);                                  /* idle */
+    assert_true(WAIT_FOR(atomic_load(&extras) != 0, HANG_MS));
+    scene_stay_idle(60);
     assert_int_equal(hf_lock_try(lock), HF_EBUSY); /* on a new connection */
     assert_int_equal(hostile_connections(server), 2);
     hf_lock_free(lock);
@@ -357,8 +350,7 @@ static void unsolicited_on_an_idle_connection(void **state) {
 
 /* ---- Closing ---- */
 
-static void closing_at_every_byte_of_an_answer(void **state) {
-    (void)state;
+CASE(closing_at_every_byte_of_an_answer) {
     static const char held[] = "*3\r\n:1\r\n:1\r\n:1700000000000\r\n", pong[] = "+PONG\r\n";
     hf_options options = hostile_options(60);
     for (size_t cut = 0; cut < sizeof held - 1; cut++) {
@@ -382,8 +374,7 @@ static void closing_at_every_byte_of_an_answer(void **state) {
     }
 }
 
-static void closing_at_every_byte_of_the_handshake(void **state) {
-    (void)state;
+CASE(closing_at_every_byte_of_the_handshake) {
     static const char time[] = "*2\r\n$10\r\n1700000000\r\n$6\r\n000001\r\n";
     for (size_t cut = 0; cut < sizeof time - 1; cut++) {
         struct mood mood = {.verb = "TIME", .bytes = time, .closes = true, .cut = cut};
@@ -395,8 +386,7 @@ static void closing_at_every_byte_of_the_handshake(void **state) {
 }
 
 /* A server that lets us in and then closes, again and again: neither tight loop nor hang. */
-static void closing_after_each_subscription_is_no_tight_loop(void **state) {
-    (void)state;
+CASE(closing_after_each_subscription_is_no_tight_loop) {
     static const char *const replies[] = {"", "garbage\r\n"};
     for (size_t i = 0; i < 2; i++) {
         struct mood mood = {.verb = "SUBSCRIBE",
@@ -418,8 +408,7 @@ static void closing_after_each_subscription_is_no_tight_loop(void **state) {
     }
 }
 
-static void silence_in_the_handshake_ends_by_time(void **state) {
-    (void)state;
+CASE(silence_in_the_handshake_ends_by_time) {
     struct mood mood = {.verb = "", .bytes = "", .length = 0};
     struct session session;
     begin_with(&session, &mood, EXCHANGE_MS);
@@ -446,8 +435,7 @@ static void version_is(const char *version, int expected) {
     end(&session);
 }
 
-static void too_old_servers_are_refused(void **state) {
-    (void)state;
+CASE(too_old_servers_are_refused) {
     version_is("5.0.7", HF_ENOTSUP);
     version_is("6.0.16", HF_ENOTSUP);
     version_is("2.8.4", HF_ENOTSUP);
@@ -458,20 +446,4 @@ static void too_old_servers_are_refused(void **state) {
     version_is("odd", HF_OK);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nonsense_for_an_acquire_is_EPROTO),
-        cmocka_unit_test(nonsense_in_the_handshake),
-        cmocka_unit_test(nonsense_for_questions),
-        cmocka_unit_test(endless_replies_are_cut_off),
-        cmocka_unit_test(announced_but_never_sent_ends_by_time),
-        cmocka_unit_test(unsolicited_behind_the_handshake),
-        cmocka_unit_test(unsolicited_on_an_idle_connection),
-        cmocka_unit_test(closing_at_every_byte_of_an_answer),
-        cmocka_unit_test(closing_at_every_byte_of_the_handshake),
-        cmocka_unit_test(closing_after_each_subscription_is_no_tight_loop),
-        cmocka_unit_test(silence_in_the_handshake_ends_by_time),
-        cmocka_unit_test(too_old_servers_are_refused),
-    };
-    return cmocka_run_group_tests(tests, scene_start_server, scene_stop_server);
-}
+RUN_CASES(scene_start_server, scene_stop_server)

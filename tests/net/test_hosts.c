@@ -1,10 +1,11 @@
 /*
- * A target with several hosts: tried in turn, from any of them on, each with its own lookup.
+ * A target with several hosts: tried in turn, starting with any of them, each with its own lookup.
  *
- * The servers are real; what is dead has a path where nobody listens, and what is silent is frozen.
- * Which host is tried first is left to chance, so what must not depend on it is tried many times.
+ * The servers are real. A dead host has a path where no server listens; a silent one is frozen. The
+ * first host is picked at random, so each test that must not depend on it is repeated many times.
  */
-#include "net/voice.h"
+#include "net/caller.h"
+#include "support/case.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 enum { HOSTS = 3 };
 
 struct world {
-    struct line line;
+    struct raw raw;
     struct hfi_host hosts[HOSTS];
     char names[HOSTS][160];
 };
@@ -34,9 +35,9 @@ static int resolve(const char *target, int64_t deadline_ms, struct hfi_addr *ret
 static void world_begin(struct world *world, const char *const *paths, size_t len,
                         int64_t cmd_timeout_ms) {
     hf_error error = {.code = HF_OK};
-    struct line *line = &world->line;
+    struct raw *raw = &world->raw;
     memset(world, 0, sizeof *world);
-    assert_int_equal(hfi_keeper_new(&line->mem, &line->keeper, &error), HF_OK);
+    assert_int_equal(hfi_keeper_new(&raw->mem, &raw->keeper, &error), HF_OK);
     for (size_t i = 0; i < len; i++) {
         struct hfi_host *host = &world->hosts[i];
         snprintf(world->names[i], sizeof world->names[i], "host %zu", i);
@@ -45,57 +46,55 @@ static void world_begin(struct world *world, const char *const *paths, size_t le
         host->resolve_arg = paths[i];
         assert_int_equal(hfi_addr_unix(paths[i], &host->address), HF_OK);
     }
-    line->login.client_name = "hosts";
-    line->target = (struct hfi_target){.mem = &line->mem,
-                                       .log = &line->log,
-                                       .keeper = line->keeper,
-                                       .hosts = world->hosts,
-                                       .hosts_len = len,
-                                       .node = "all of them",
-                                       .protocol = &hfi_resp,
-                                       .login = &line->login,
-                                       .cmd_timeout_ms = cmd_timeout_ms,
-                                       .ping_ms = 60000};
-    line->conn = hfi_conn_new(&line->target, HFI_SEAT_CALLERS, NULL, NULL, NULL);
-    assert_non_null(line->conn);
-    assert_int_equal(hfi_keeper_start(line->keeper, &error), HF_OK);
+    raw->login.client_name = "hosts";
+    raw->target = (struct hfi_target){.mem = &raw->mem,
+                                      .log = &raw->log,
+                                      .keeper = raw->keeper,
+                                      .hosts = world->hosts,
+                                      .hosts_len = len,
+                                      .node = "all of them",
+                                      .protocol = &hfi_resp,
+                                      .login = &raw->login,
+                                      .cmd_timeout_ms = cmd_timeout_ms,
+                                      .ping_ms = 60000};
+    raw->conn = hfi_conn_new(&raw->target, HFI_DRIVER_CALLERS, NULL, NULL, NULL);
+    assert_non_null(raw->conn);
+    assert_int_equal(hfi_keeper_start(raw->keeper, &error), HF_OK);
 }
 
 static void world_end(struct world *world) {
-    line_end(&world->line);
+    raw_end(&world->raw);
 }
 
 static int try_to_connect(struct world *world, hf_error *ret_error) {
-    struct voice voice;
+    struct caller caller;
     struct hfi_want want = {.err = HF_OK};
-    voice_begin(&voice, &world->line);
-    hfi_conn_want(world->line.conn, &want, &voice.task, EVENT_READY);
-    while ((voice.news & EVENT_READY) == 0)
-        if (!hfi_exec_run(&voice.exec))
-            hfi_exec_sleep(&voice.exec);
-    hfi_conn_unwant(world->line.conn, &want);
-    voice_end(&voice);
+    caller_begin(&caller, &world->raw);
+    hfi_conn_want(world->raw.conn, &want, &caller.task, EVENT_READY);
+    while ((caller.news & EVENT_READY) == 0)
+        if (!hfi_exec_run(&caller.exec))
+            hfi_exec_sleep(&caller.exec);
+    hfi_conn_unwant(world->raw.conn, &want);
+    caller_end(&caller);
     *ret_error = want.error;
     return want.err;
 }
 
 /* One is dead, whichever it is, and it does not matter where the attempt begins. */
-static void a_dead_host_is_passed_over(void **state) {
-    (void)state;
+CASE(a_dead_host_is_passed_over) {
     const char *const forms[][2] = {{"/nowhere/to/be/found", server_socket(servers[0])},
                                     {server_socket(servers[0]), "/nowhere/to/be/found"},
                                     {server_socket(servers[0]), "nowhere"}};
     for (int i = 0; i < 24; i++) {
         struct world world;
         world_begin(&world, forms[i % 3], 2, 20000);
-        connect_line(&world.line); /* at the first attempt */
-        assert_line_works(&world.line);
+        raw_connect(&world.raw); /* at the first attempt */
+        assert_raw_works(&world.raw);
         world_end(&world);
     }
 }
 
-static void any_may_be_the_first(void **state) {
-    (void)state;
+CASE(any_may_be_the_first) {
     const char *paths[HOSTS];
     bool seen[HOSTS] = {false};
     for (size_t i = 0; i < HOSTS; i++)
@@ -103,51 +102,48 @@ static void any_may_be_the_first(void **state) {
     for (int i = 0; i < 200 && !(seen[0] && seen[1] && seen[2]); i++) {
         struct world world;
         world_begin(&world, paths, HOSTS, 20000);
-        connect_line(&world.line);
-        seen[world.line.conn->host] = true;
+        raw_connect(&world.raw);
+        seen[world.raw.conn->host] = true;
         world_end(&world);
     }
     assert_true(seen[0] && seen[1] && seen[2]); /* not so once in 10^35 */
 }
 
 /* The one in use dies, and there is another; then it comes back, and the other dies. */
-static void the_one_in_use_dies(void **state) {
-    (void)state;
+CASE(the_one_in_use_dies) {
     const char *const paths[] = {server_socket(servers[0]), server_socket(servers[1])};
     struct world world;
     world_begin(&world, paths, 2, 20000);
-    connect_line(&world.line);
-    assert_line_works(&world.line);
+    raw_connect(&world.raw);
+    assert_raw_works(&world.raw);
     for (int i = 0; i < 4; i++) {
-        size_t used = world.line.conn->host;
+        size_t used = world.raw.conn->host;
         server_kill(servers[used]);
-        hfi_conn_look(world.line.conn);
-        connect_line(&world.line);
-        assert_int_equal(world.line.conn->host, 1 - used);
-        assert_line_works(&world.line);
+        hfi_conn_check_alive(world.raw.conn);
+        raw_connect(&world.raw);
+        assert_int_equal(world.raw.conn->host, 1 - used);
+        assert_raw_works(&world.raw);
         server_restart(servers[used]);
     }
     world_end(&world);
 }
 
 /* A host that accepts and says nothing takes its share of the time, and no more. */
-static void a_silent_host_leaves_time_for_others(void **state) {
-    (void)state;
+CASE(a_silent_host_leaves_time_for_others) {
     const char *const paths[] = {server_socket(servers[0]), server_socket(servers[1])};
     server_freeze(servers[0]);
     for (int i = 0; i < 6; i++) {
         struct world world;
         world_begin(&world, paths, 2, 5000);
-        connect_line(&world.line);
-        assert_int_equal(world.line.conn->host, 1);
-        assert_line_works(&world.line);
+        raw_connect(&world.raw);
+        assert_int_equal(world.raw.conn->host, 1);
+        assert_raw_works(&world.raw);
         world_end(&world);
     }
     server_unfreeze(servers[0]);
 }
 
-static void all_dead_says_why_for_each(void **state) {
-    (void)state;
+CASE(all_dead_says_why_for_each) {
     const char *const paths[] = {"/nowhere/to/be/found", "nowhere", "/nor/here"};
     struct world world;
     hf_error error;
@@ -161,8 +157,7 @@ static void all_dead_says_why_for_each(void **state) {
 }
 
 /* A refusal says more than that another host is not there. */
-static void a_refusal_is_what_counts(void **state) {
-    (void)state;
+CASE(a_refusal_decides) {
     const struct server_options options = {.password = "secret"};
     struct server *strict = server_start(&options);
     const char *const paths[] = {server_socket(strict), "nowhere"};
@@ -192,14 +187,4 @@ static int stop_servers(void **state) {
     return 0;
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_dead_host_is_passed_over),
-        cmocka_unit_test(any_may_be_the_first),
-        cmocka_unit_test(the_one_in_use_dies),
-        cmocka_unit_test(a_silent_host_leaves_time_for_others),
-        cmocka_unit_test(all_dead_says_why_for_each),
-        cmocka_unit_test(a_refusal_is_what_counts),
-    };
-    return cmocka_run_group_tests(tests, start_servers, stop_servers);
-}
+RUN_CASES(start_servers, stop_servers)

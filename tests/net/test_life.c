@@ -1,10 +1,13 @@
 /*
- * Who may call when: close with callers inside, forked children, callbacks, cancelled threads.
+ * Lifetimes: close with callers inside, forked children, callbacks, cancelled threads.
  *
- * The exchange limit is 20 s where a test shows that something does not wait for the network, so
- * that a close or a child that would wait for it is caught by the much lower hang limit.
+ * The request timeout is 20 s where a test shows that a call does not wait for the network. A close
+ * or a child that did wait would exceed the much lower hang limit.
  */
 #include "net/scene.h"
+#include "support/case.h"
+#include "support/crowd.h"
+#include "support/random.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,22 +29,15 @@ static hf_options slow_options(void) {
 
 /* ---- Close ---- */
 
-struct pinger {
-    pthread_t thread;
+struct pingers {
+    struct crowd crowd;
     hf_client *client;
-    int result;
-    atomic_bool entered;
 };
 
 static void *ping_once(void *arg) {
-    struct pinger *pinger = arg;
-    atomic_store(&pinger->entered, true);
-    pinger->result = hf_ping(pinger->client);
-    return NULL;
-}
-
-static bool has_entered(void *arg) {
-    return atomic_load(&((struct pinger *)arg)->entered);
+    struct pingers *pingers = arg;
+    atomic_fetch_add(&pingers->crowd.entered, 1);
+    return (void *)(intptr_t)hf_ping(pingers->client);
 }
 
 struct counted {
@@ -56,7 +52,7 @@ static void count_callback(hf_op *op, const hf_result *result, void *user) {
     atomic_fetch_add(&counted->calls, 1);
 }
 
-/* Waiters, callers in the seat and beside it, pending operations: close ends them all. */
+/* Waiters, drivers and followers, pending operations: close ends them all. */
 static void close_with_callers_inside(unsigned flags) {
     enum { WAITERS = 3, PINGERS = 6, OPS = 5 };
     struct server *server = scene_server();
@@ -85,24 +81,18 @@ static void close_with_callers_inside(unsigned flags) {
     proxy_blackhole(proxy, false, true);
     for (size_t i = 0; i < OPS; i++)
         assert_int_equal(hf_ping_start(client, count_callback, &counted[i], NULL), HF_OK);
-    struct pinger pingers[PINGERS];
-    for (size_t i = 0; i < PINGERS; i++) {
-        pingers[i] = (struct pinger){.client = client};
-        pthread_create(&pingers[i].thread, NULL, ping_once, &pingers[i]);
-    }
+    struct pingers pingers = {.client = client};
     for (size_t i = 0; i < PINGERS; i++)
-        assert_true(wait_until(has_entered, &pingers[i], HANG_MS));
-    sleep_ms(30); /* most of them are in the seat or beside it now; any moment must do */
+        crowd_add(&pingers.crowd, ping_once, &pingers);
+    assert_true(WAIT_FOR(atomic_load(&pingers.crowd.entered) == PINGERS, HANG_MS));
+    linger(30); /* most of them drive or follow now; any moment must do */
 
     int64_t start_ms = now_ms();
     assert_int_equal(hf_close(client), HF_OK);
     assert_true(now_ms() - start_ms < CLOSE_LIMIT_MS);
     for (size_t i = 0; i < WAITERS; i++)
         assert_int_equal(scene_join(&waiters[i]), HF_ECLOSED);
-    for (size_t i = 0; i < PINGERS; i++) {
-        pthread_join(pingers[i].thread, NULL);
-        assert_int_equal(pingers[i].result, HF_ECLOSED);
-    }
+    crowd_join_with(&pingers.crowd, (void *)(intptr_t)HF_ECLOSED);
     for (size_t i = 0; i < OPS; i++) {
         assert_int_equal(atomic_load(&counted[i].calls), 1);
         assert_int_equal(atomic_load(&counted[i].code), HF_ECLOSED);
@@ -119,13 +109,11 @@ static void close_with_callers_inside(unsigned flags) {
     scene_wait_threads(threads);
 }
 
-static void U59_close_with_callers_inside(void **state) {
-    (void)state;
+CASE(U59_close_with_callers_inside) {
     close_with_callers_inside(0);
 }
 
-static void U59_close_with_manual_dispatch(void **state) {
-    (void)state;
+CASE(U59_close_with_manual_dispatch) {
     close_with_callers_inside(HF_MANUAL_DISPATCH);
 }
 
@@ -136,8 +124,7 @@ static void *dispatch_until_closed(void *arg) {
     return (void *)(intptr_t)ran;
 }
 
-static void U59_close_ends_a_dispatch(void **state) {
-    (void)state;
+CASE(U59_close_ends_a_dispatch) {
     hf_options options = slow_options();
     options.flags = HF_MANUAL_DISPATCH;
     hf_client *client = scene_open(server_url(scene_server()), &options);
@@ -146,8 +133,7 @@ static void U59_close_ends_a_dispatch(void **state) {
     pthread_t thread;
     pthread_create(&thread, NULL, dispatch_until_closed, client);
     assert_int_equal(hf_ping_start(client, count_callback, &counted, NULL), HF_OK);
-    while (atomic_load(&counted.calls) == 0)
-        sleep_ms(1);
+    assert_true(WAIT_FOR(atomic_load(&counted.calls) != 0, HANG_MS));
     assert_int_equal(atomic_load(&counted.code), HF_OK);
     assert_int_equal(hf_close(client), HF_OK);
     void *result;
@@ -156,8 +142,8 @@ static void U59_close_ends_a_dispatch(void **state) {
     hf_lock_free(keep);
 }
 
-/* Close at any moment of what threads do; run under the sanitizers this finds what is freed too
- * early. */
+/* Closes at any moment of the threads' work; under the sanitizers this finds memory that is freed
+ * too early. */
 static void *use_until_closed(void *arg) {
     hf_lock *lock = arg;
     int err;
@@ -169,24 +155,18 @@ static void *use_until_closed(void *arg) {
     return (void *)(intptr_t)err;
 }
 
-static void U59_close_at_any_moment(void **state) {
-    (void)state;
+CASE(U59_close_at_any_moment) {
     enum { THREADS = 6 };
-    uint64_t random = scene_seed("U59_close_at_any_moment");
+    uint64_t random = random_seed();
     for (int round = 0; round < 40; round++) {
         hf_client *client = scene_open(server_url(scene_server()), NULL);
         hf_lock *lock = scene_lock(client, "any moment");
-        pthread_t threads[THREADS];
+        struct crowd crowd = {0};
         for (size_t i = 0; i < THREADS; i++)
-            pthread_create(&threads[i], NULL, use_until_closed, lock);
-        struct timespec pause = {0, (long)(scene_random(&random) % 8000000)};
-        nanosleep(&pause, NULL);
+            crowd_add(&crowd, use_until_closed, lock);
+        linger((int64_t)(random_next(&random) % 8));
         assert_int_equal(hf_close(client), HF_OK);
-        for (size_t i = 0; i < THREADS; i++) {
-            void *result;
-            pthread_join(threads[i], &result);
-            assert_int_equal((int)(intptr_t)result, HF_ECLOSED);
-        }
+        crowd_join_with(&crowd, (void *)(intptr_t)HF_ECLOSED);
         hf_lock_free(lock);
         cmd_ok(scene_server(), "DEL %s", "any moment"); /* a hold may be left to its lease */
     }
@@ -236,7 +216,7 @@ static void callbacks_may_not_wait(unsigned flags) {
         if ((flags & HF_MANUAL_DISPATCH) != 0)
             assert_true(hf_dispatch(inside.client, 10) >= 0);
         else
-            sleep_ms(1);
+            (void)wait_a_moment();
     }
     for (size_t i = 0; i < 8; i++)
         assert_int_equal(inside.codes[i], HF_EDEADLK);
@@ -247,8 +227,7 @@ static void callbacks_may_not_wait(unsigned flags) {
     assert_int_equal(hf_close(inside.client), HF_OK);
 }
 
-static void rule7_callbacks_may_not_wait(void **state) {
-    (void)state;
+CASE(T07_callbacks_may_not_wait) {
     callbacks_may_not_wait(0);
     callbacks_may_not_wait(HF_MANUAL_DISPATCH);
 }
@@ -262,19 +241,14 @@ static void lost_inside(hf_lock *lock, const hf_event *event, void *user) {
     atomic_store(&inside->done, true);
 }
 
-static void rule7_loss_callbacks_may_not_wait(void **state) {
-    (void)state;
+CASE(T07_loss_callbacks_may_not_wait) {
     struct inside inside = {.client = scene_open(server_url(scene_server()), NULL)};
     inside.lock = scene_lock(inside.client, "inside");
     assert_int_equal(hf_lock_on_lost(inside.lock, lost_inside, &inside), HF_OK);
     hf_acquire_options options = HF_ACQUIRE_INIT;
     options.lease_ms = 1500; /* it is held when the call returns */
     assert_int_equal(hf_lock_acquire_with(inside.lock, &options, NULL), HF_OK);
-    int64_t until_ms = now_ms() + HANG_MS;
-    while (!atomic_load(&inside.done)) {
-        assert_true(now_ms() < until_ms);
-        sleep_ms(1);
-    }
+    assert_true(WAIT_FOR(atomic_load(&inside.done), HANG_MS));
     assert_int_equal(inside.codes[0], HF_EDEADLK);
     assert_int_equal(inside.codes[1], HF_EDEADLK);
     hf_lock_free(inside.lock);
@@ -330,15 +304,14 @@ static bool has_verified(void *client) {
     return scene_stats(client).renewals >= 1;
 }
 
-static void U53_fork_while_holding(void **state) {
-    (void)state;
+CASE(U53_fork_while_holding) {
     struct server *server = scene_server();
     char owner[64];
     struct monitor *monitor = monitor_start(server);
     assert_int_equal(monitor_count(monitor, ""), 0);
     struct family family = {.fds_before = scene_fds()};
     hf_options options = scene_options();
-    options.ping_ms = 10 * HANG_MS; /* who is idle sends nothing */
+    options.ping_ms = 10 * HANG_MS; /* an idle client sends nothing */
     family.client = scene_open(server_url(server), &options);
     family.lock = scene_lock(family.client, "family");
     family.free_lock = scene_lock(family.client, "family, free");
@@ -379,8 +352,7 @@ static bool has_renewed_twice(void *arg) {
     return scene_stats(arg).renewals >= 2;
 }
 
-static void U53_the_parents_renewals_go_on(void **state) {
-    (void)state;
+CASE(U53_the_parents_renewals_go_on) {
     hf_options options = scene_options();
     options.watchdog_ms = ENDURING_MS;
     struct family family = {.client = scene_open(server_url(scene_server()), &options)};
@@ -395,42 +367,33 @@ static void U53_the_parents_renewals_go_on(void **state) {
     assert_int_equal(hf_close(family.client), HF_OK);
 }
 
-struct busy_thread {
-    pthread_t thread;
+struct busy {
+    struct crowd crowd;
     hf_lock *lock;
-    atomic_bool *stop;
-    int result;
 };
 
 static void *lock_and_unlock(void *arg) {
-    struct busy_thread *busy = arg;
-    while (!atomic_load(busy->stop) && busy->result == HF_OK) {
-        busy->result = hf_lock_acquire(busy->lock);
-        if (busy->result == HF_OK)
-            busy->result = hf_lock_release(busy->lock);
+    struct busy *busy = arg;
+    int err = HF_OK;
+    while (!atomic_load(&busy->crowd.over) && err == HF_OK) {
+        err = hf_lock_acquire(busy->lock);
+        if (err == HF_OK)
+            err = hf_lock_release(busy->lock);
     }
-    return NULL;
+    return (void *)(intptr_t)err;
 }
 
-/* Threads are in the seat, in queues and under mutexes: the child must not run into any of them. */
-static void U53_fork_while_threads_are_inside(void **state) {
-    (void)state;
+/* Threads drive, wait in queues and hold mutexes: the child must not run into any of them. */
+CASE(U53_fork_while_threads_are_inside) {
     enum { THREADS = 4 };
     struct family family = {.client = scene_open(server_url(scene_server()), NULL)};
     family.lock = scene_lock(family.client, "family");
-    atomic_bool stop = false;
-    struct busy_thread busy[THREADS];
-    for (size_t i = 0; i < THREADS; i++) {
-        busy[i] = (struct busy_thread){.lock = family.lock, .stop = &stop};
-        pthread_create(&busy[i].thread, NULL, lock_and_unlock, &busy[i]);
-    }
+    struct busy busy = {.lock = family.lock};
+    for (size_t i = 0; i < THREADS; i++)
+        crowd_add(&busy.crowd, lock_and_unlock, &busy);
     for (int i = 0; i < 25; i++)
         assert_true(expect_exit(run_child(child_ends, &family), 0, HANG_MS));
-    atomic_store(&stop, true);
-    for (size_t i = 0; i < THREADS; i++) {
-        pthread_join(busy[i].thread, NULL);
-        assert_int_equal(busy[i].result, HF_OK);
-    }
+    crowd_end(&busy.crowd);
     hf_lock_free(family.lock);
     assert_int_equal(hf_close(family.client), HF_OK);
 }
@@ -451,8 +414,7 @@ static int child_opens_its_own(void *arg) {
     return hf_close(client) == HF_OK ? 0 : 5;
 }
 
-static void U53_a_child_opens_a_client_of_its_own(void **state) {
-    (void)state;
+CASE(U53_a_child_opens_a_client_of_its_own) {
     const char *sanitizer = getenv("HF_SANITIZE");
     if (sanitizer != NULL && strcmp(sanitizer, "thread") == 0)
         skip(); /* TSan does not start threads in a child of a program with threads */
@@ -483,8 +445,7 @@ static void *acquire_and_be_cancelled(void *arg) {
     return NULL;
 }
 
-static void rule5_pthread_cancel_waits_until_the_call_is_over(void **state) {
-    (void)state;
+CASE(T05_pthread_cancel_waits_until_the_call_is_over) {
     struct server *server = scene_server();
     hf_client *rival = scene_open(server_url(server), NULL);
     hf_client *client = scene_open(server_url(server), NULL);
@@ -495,8 +456,7 @@ static void rule5_pthread_cancel_waits_until_the_call_is_over(void **state) {
     pthread_create(&thread, NULL, acquire_and_be_cancelled, &cancelled);
     scene_wait_subscribed(server, "cancelled");
     assert_int_equal(pthread_cancel(thread), 0);
-    sleep_ms(50); /* it must not end now */
-    assert_int_equal(pthread_tryjoin_np(thread, NULL), EBUSY);
+    assert_true(HOLDS_FOR(pthread_tryjoin_np(thread, NULL) == EBUSY, 50)); /* it must not end now */
     assert_int_equal(hf_lock_release(held), HF_OK);
     void *result = NULL;
     pthread_join(thread, &result);
@@ -510,19 +470,4 @@ static void rule5_pthread_cancel_waits_until_the_call_is_over(void **state) {
     assert_int_equal(hf_close(client), HF_OK);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(U59_close_with_callers_inside),
-        cmocka_unit_test(U59_close_with_manual_dispatch),
-        cmocka_unit_test(U59_close_ends_a_dispatch),
-        cmocka_unit_test(U59_close_at_any_moment),
-        cmocka_unit_test(rule7_callbacks_may_not_wait),
-        cmocka_unit_test(rule7_loss_callbacks_may_not_wait),
-        cmocka_unit_test(U53_fork_while_holding),
-        cmocka_unit_test(U53_the_parents_renewals_go_on),
-        cmocka_unit_test(U53_fork_while_threads_are_inside),
-        cmocka_unit_test(U53_a_child_opens_a_client_of_its_own),
-        cmocka_unit_test(rule5_pthread_cancel_waits_until_the_call_is_over),
-    };
-    return cmocka_run_group_tests(tests, scene_start_server, scene_stop_server);
-}
+RUN_CASES(scene_start_server, scene_stop_server)

@@ -1,10 +1,11 @@
 /*
- * The limits of the process: descriptors that run out, many clients, many opens and closes.
+ * Limits of the process: descriptors that run out, many clients, many opens and closes.
  *
- * Descriptors are used up by lowering the process's own limit to what is in use. It is set back
- * before anything is asserted, since the fixture needs descriptors too.
+ * The tests use up descriptors by lowering the process's own limit to the number in use. They
+ * restore it before they assert anything, since the fixture needs descriptors too.
  */
 #include "net/scene.h"
+#include "support/case.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,8 +32,7 @@ static rlim_t limit_fds(rlim_t most) {
     return before;
 }
 
-static void U65_no_descriptor_for_a_connection(void **state) {
-    (void)state;
+CASE(U65_no_descriptor_for_a_connection) {
     hf_client *client = scene_open(server_url(scene_server()), NULL);
     hf_lock *lock = scene_lock(client, "scarce");
     rlim_t before = limit_fds(next_fd());
@@ -50,8 +50,7 @@ static void U65_no_descriptor_for_a_connection(void **state) {
 }
 
 /* The command connection is there, the one for pub/sub cannot be made: the wait polls. */
-static void U65_no_descriptor_for_pubsub(void **state) {
-    (void)state;
+CASE(U65_no_descriptor_for_pubsub) {
     struct server *server = scene_server();
     hf_client *rival = scene_open(server_url(server), NULL);
     hf_client *client = scene_open(server_url(server), NULL);
@@ -62,15 +61,14 @@ static void U65_no_descriptor_for_pubsub(void **state) {
     struct scene_call call;
     rlim_t before = limit_fds(next_fd());
     scene_acquire(&call, lock, HF_FOREVER, NULL);
-    sleep_ms(200);
-    bool early = atomic_load(&call.done);
+    bool early = !HOLDS_FOR(!atomic_load(&call.done), 200);
     int released = hf_lock_release(held);
     int entered = scene_join(&call);
     limit_fds(before);
     assert_false(early);
     assert_int_equal(released, HF_OK);
     assert_int_equal(entered, HF_OK);
-    assert_true(call.took_ms < 10000); /* the longest sleep of one who is told */
+    assert_true(call.took_ms < 10000); /* the longest sleep of a notified waiter */
     assert_int_equal(hf_lock_release_as(lock, call.options.owner), HF_OK);
     hf_lock_free(held);
     hf_lock_free(lock);
@@ -79,8 +77,7 @@ static void U65_no_descriptor_for_pubsub(void **state) {
 }
 
 /* hf_open itself, at each number of descriptors that is too few. */
-static void U65_no_descriptor_for_a_client(void **state) {
-    (void)state;
+CASE(U65_no_descriptor_for_a_client) {
     static const unsigned flags[] = {0, HF_MANUAL_DISPATCH};
     for (size_t i = 0; i < 2; i++) {
         hf_options options = scene_options();
@@ -103,8 +100,7 @@ static void U65_no_descriptor_for_a_client(void **state) {
     }
 }
 
-static void many_clients_in_one_process(void **state) {
-    (void)state;
+CASE(many_clients_in_one_process) {
     enum { CLIENTS = 60 };
     size_t fds = scene_fds(), threads = scene_threads();
     hf_client *clients[CLIENTS];
@@ -127,7 +123,7 @@ static void many_clients_in_one_process(void **state) {
             assert_true(now_ms() < until_ms);
             for (size_t k = 1; k < CLIENTS && i == 0; k++)
                 i = locks[k] != NULL && atomic_load(&calls[k].done) ? k : 0;
-            sleep_ms(i == 0 ? 1 : 0);
+            (void)wait_a_moment();
         }
         assert_int_equal(scene_join(&calls[i]), HF_OK);
         assert_int_equal(hf_lock_release_as(locks[i], calls[i].options.owner), HF_OK);
@@ -146,8 +142,7 @@ static bool no_clients(void *arg) {
     return server_clients(arg) == 0;
 }
 
-static void open_and_close_leaks_nothing(void **state) {
-    (void)state;
+CASE(open_and_close_leaks_nothing) {
     assert_true(wait_until(no_clients, scene_server(), HANG_MS));
     size_t fds = scene_fds(), threads = scene_threads();
     for (int i = 0; i < 1000; i++) {
@@ -171,13 +166,4 @@ static void open_and_close_leaks_nothing(void **state) {
     assert_true(wait_until(no_clients, scene_server(), HANG_MS));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(U65_no_descriptor_for_a_connection),
-        cmocka_unit_test(U65_no_descriptor_for_pubsub),
-        cmocka_unit_test(U65_no_descriptor_for_a_client),
-        cmocka_unit_test(many_clients_in_one_process),
-        cmocka_unit_test(open_and_close_leaks_nothing),
-    };
-    return cmocka_run_group_tests(tests, scene_start_server, scene_stop_server);
-}
+RUN_CASES(scene_start_server, scene_stop_server)

@@ -1,9 +1,11 @@
 /*
- * Who reads the messages of a pub/sub connection: the seat that listeners share with the keeper, on
- * one connection of src/net without anything above it, and at last under real hand-overs.
+ * Which thread reads a pub/sub connection: listeners and the keeper take turns as the driver, on a
+ * connection of src/net alone, and finally with real hand-overs.
  */
 #include "net/station.h"
+#include "support/case.h"
 #include "support/new_lock.h"
+#include "support/random.h"
 
 #include <dirent.h>
 #include <poll.h>
@@ -13,68 +15,53 @@
 
 /* ---- The rules ---- */
 
-static void a_caller_reads_its_message_itself(void **state) {
-    (void)state;
-    struct station station;
+STATION_CASE(a_caller_reads_its_message_itself) {
     struct listener listener;
-    station_begin(&station);
     for (int round = 0; round < 20; round++) {
-        listener_start_driver(&listener, &station, 1, HANG_MS);
-        int by_keeper = atomic_load(&station.by_keeper);
-        int by_callers = atomic_load(&station.by_callers);
+        listener_start_driver(&listener, station, 1, HANG_MS);
+        int by_keeper = atomic_load(&station->by_keeper);
+        int by_callers = atomic_load(&station->by_callers);
         station_publish(1);
         assert_int_equal(listener_join(&listener), EVENT_MESSAGE);
-        assert_int_equal(atomic_load(&station.by_keeper), by_keeper);
-        assert_int_equal(atomic_load(&station.by_callers), by_callers + 1);
+        assert_int_equal(atomic_load(&station->by_keeper), by_keeper);
+        assert_int_equal(atomic_load(&station->by_callers), by_callers + 1);
     }
-    station_end(&station);
 }
 
-static void the_driver_reads_for_others(void **state) {
-    (void)state;
-    struct station station;
+STATION_CASE(the_driver_reads_for_others) {
     struct listener driver, follower;
-    station_begin(&station);
-    listener_start_driver(&driver, &station, 1, HANG_MS);
-    listener_start(&follower, &station, 2, HANG_MS);
-    station_wait_seated(&station, &driver.exec, 1);
+    listener_start_driver(&driver, station, 1, HANG_MS);
+    listener_start(&follower, station, 2, HANG_MS);
+    station_wait_driver(station, &driver.exec, 1);
     station_publish(2);
     assert_int_equal(listener_join(&follower), EVENT_MESSAGE);
-    station_wait_seated(&station, &driver.exec, 0);
+    station_wait_driver(station, &driver.exec, 0);
     assert_false(atomic_load(&driver.done));
     station_publish(1);
     assert_int_equal(listener_join(&driver), EVENT_MESSAGE);
-    station_end(&station);
 }
 
-static void the_driver_times_out_and_a_follower_takes_over(void **state) {
-    (void)state;
-    struct station station;
+STATION_CASE(the_driver_times_out_and_a_follower_takes_over) {
     struct listener driver, follower;
-    station_begin(&station);
-    listener_start_driver(&driver, &station, 1, HANG_MS);
-    listener_start(&follower, &station, 2, HANG_MS);
-    station_wait_seated(&station, &driver.exec, 1);
+    listener_start_driver(&driver, station, 1, HANG_MS);
+    listener_start(&follower, station, 2, HANG_MS);
+    station_wait_driver(station, &driver.exec, 1);
     listener_shorten(&driver, 60);
     assert_int_equal(listener_join(&driver), EVENT_LATE);
     assert_true(driver.took_ms >= 60);
-    station_wait_seated(&station, &follower.exec, 0);
+    station_wait_driver(station, &follower.exec, 0);
     station_publish(2);
     assert_int_equal(listener_join(&follower), EVENT_MESSAGE);
-    station_end(&station);
 }
 
-/* The message of one comes in the moment in which the one who would read it goes. */
-static void the_driver_goes_as_the_message_comes(void **state) {
-    (void)state;
-    struct station station;
+/* The message arrives just as the listener that would read it leaves. */
+STATION_CASE(the_driver_leaves_as_the_message_arrives) {
     struct listener driver, follower;
-    station_begin(&station);
     for (int round = 0; round < 60; round++) {
         bool late = round % 2 == 0;
-        listener_start_driver(&driver, &station, 1, HANG_MS);
-        listener_start(&follower, &station, 2, HANG_MS);
-        station_wait_seated(&station, &driver.exec, 1);
+        listener_start_driver(&driver, station, 1, HANG_MS);
+        listener_start(&follower, station, 2, HANG_MS);
+        station_wait_driver(station, &driver.exec, 1);
         if (late)
             listener_shorten(&driver, round % 3);
         else
@@ -83,30 +70,25 @@ static void the_driver_goes_as_the_message_comes(void **state) {
         assert_int_equal(listener_join(&driver), late ? EVENT_LATE : EVENT_CANCEL);
         assert_int_equal(listener_join(&follower), EVENT_MESSAGE);
     }
-    station_end(&station);
 }
 
 /* The driver and the one it would name go at once; a third must still be read for. */
-static void the_successor_goes_in_the_same_moment(void **state) {
-    (void)state;
-    struct station station;
+STATION_CASE(the_successor_leaves_in_the_same_moment) {
     struct listener driver, successor, third;
-    station_begin(&station);
     for (int round = 0; round < 60; round++) {
-        listener_start_driver(&driver, &station, 1, HANG_MS);
-        listener_start(&successor, &station, 2, HANG_MS);
-        station_wait_seated(&station, &driver.exec, 1);
-        listener_start(&third, &station, 3, HANG_MS);
-        station_wait_seated(&station, &driver.exec, 2);
+        listener_start_driver(&driver, station, 1, HANG_MS);
+        listener_start(&successor, station, 2, HANG_MS);
+        station_wait_driver(station, &driver.exec, 1);
+        listener_start(&third, station, 3, HANG_MS);
+        station_wait_driver(station, &driver.exec, 2);
         listener_cancel(round % 2 == 0 ? &driver : &successor);
         listener_cancel(round % 2 == 0 ? &successor : &driver);
         assert_int_equal(listener_join(&driver), EVENT_CANCEL);
         assert_int_equal(listener_join(&successor), EVENT_CANCEL);
-        station_wait_seated(&station, &third.exec, 0);
+        station_wait_driver(station, &third.exec, 0);
         station_publish(3);
         assert_int_equal(listener_join(&third), EVENT_MESSAGE);
     }
-    station_end(&station);
 }
 
 /* What the server still has to send to the station. */
@@ -118,8 +100,7 @@ static bool nothing_is_unsent(void *arg) {
     return none;
 }
 
-static void the_keeper_reads_what_nobody_waits_for(void **state) {
-    (void)state;
+CASE(the_keeper_reads_unawaited_replies) {
     enum { MESSAGES = 200, SIZE = 20000 };
     struct station station;
     struct listener listener;
@@ -143,31 +124,27 @@ static void the_keeper_reads_what_nobody_waits_for(void **state) {
 }
 
 /* One that does not read for itself: the keeper does, at once, and as long as it is there. */
-static void the_keeper_stays_for_a_ward(void **state) {
-    (void)state;
-    struct station station;
+STATION_CASE(the_keeper_stays_for_a_listener) {
     struct listener driver, follower;
-    station_begin(&station);
-    listener_start_driver(&driver, &station, 1, HANG_MS);
-    listener_start(&follower, &station, 2, HANG_MS);
-    station_wait_seated(&station, &driver.exec, 1);
-    hfi_conn_listen(station.conn, NULL);
+    listener_start_driver(&driver, station, 1, HANG_MS);
+    listener_start(&follower, station, 2, HANG_MS);
+    station_wait_driver(station, &driver.exec, 1);
+    hfi_conn_listen(station->conn, NULL);
     station_publish(1);
     assert_int_equal(listener_join(&driver), EVENT_MESSAGE);
-    station_wait_keeper(&station, 1);
-    int before = atomic_load(&station.by_keeper);
+    station_wait_keeper(station, 1);
+    int before = atomic_load(&station->by_keeper);
     station_publish(NOBODY);
-    station_wait_for(&station.by_keeper, before + 1);
-    station_wait_keeper(&station, 1);
-    hfi_conn_unlisten(station.conn, NULL);
+    station_wait_for(&station->by_keeper, before + 1);
+    station_wait_keeper(station, 1);
+    hfi_conn_unlisten(station->conn, NULL);
     station_publish(NOBODY);
-    station_wait_seated(&station, &follower.exec, 0);
+    station_wait_driver(station, &follower.exec, 0);
     station_publish(2);
     assert_int_equal(listener_join(&follower), EVENT_MESSAGE);
-    hfi_conn_listen(station.conn, NULL); /* the seat is empty, or soon was */
-    station_wait_keeper(&station, 0);
-    hfi_conn_unlisten(station.conn, NULL);
-    station_end(&station);
+    hfi_conn_listen(station->conn, NULL); /* there is no driver, or soon was none */
+    station_wait_keeper(station, 0);
+    hfi_conn_unlisten(station->conn, NULL);
 }
 
 struct arrival {
@@ -185,9 +162,8 @@ static bool has_arrived(void *arg) {
     return poll(&fd, 1, 0) == 1 || atomic_load(&arrival->station->by_keeper) > arrival->by_keeper;
 }
 
-/* By whoever is about to listen, unless the keeper was quicker: then there is another try. */
-static void messages_for_nobody_are_caught_up_with(void **state) {
-    (void)state;
+/* By the caller that is about to listen, unless the keeper was quicker: then there is another try. */
+CASE(messages_without_a_reader_are_caught_up_with) {
     struct station station;
     struct listener listener;
     int caught_up = 0;
@@ -210,42 +186,41 @@ static void messages_for_nobody_are_caught_up_with(void **state) {
     station_end(&station);
 }
 
-struct kept_seat {
+struct kept_driver {
     struct station *station;
     unsigned generation;
 };
 
 /* The keeper has it, on this connection or on one that was made since. */
 static bool keeper_is_back(void *arg) {
-    struct kept_seat *seat = arg;
-    struct hfi_conn *conn = seat->station->conn;
+    struct kept_driver *driver_policy = arg;
+    struct hfi_conn *conn = driver_policy->station->conn;
     pthread_mutex_lock(&conn->mtx);
-    bool back = conn->driver == hfi_keeper_exec(seat->station->keeper) && !conn->broken;
-    seat->generation = conn->generation;
+    bool back = conn->driver == hfi_keeper_exec(driver_policy->station->keeper) && !conn->broken;
+    driver_policy->generation = conn->generation;
     pthread_mutex_unlock(&conn->mtx);
     return back;
 }
 
-/* The seat may stay empty for longer than an answer to a ping may take: then it is read before the
+/* The connection may stay without a driver for longer than an answer to a ping may take: then it is read before the
  * connection is given up. If the server or the keeper is late, that is a loss, and there is another
  * try: on a busy machine there may have to be many. */
-static void an_answer_that_nobody_read_is_no_silence(void **state) {
-    (void)state;
+CASE(an_unread_answer_is_no_silence) {
     enum { ENOUGH = 3 };
     struct station station;
     struct listener listener;
     int kept = 0;
     station_begin_with(&station, 30, 25);
     for (int64_t end_ms = now_ms() + HANG_MS; kept < ENOUGH && now_ms() < end_ms;) {
-        struct kept_seat seat = {&station, 0};
-        assert_true(wait_until(keeper_is_back, &seat, HANG_MS));
-        unsigned generation = seat.generation;
+        struct kept_driver driver_policy = {&station, 0};
+        assert_true(wait_until(keeper_is_back, &driver_policy, HANG_MS));
+        unsigned generation = driver_policy.generation;
         listener_begin(&listener, &station, 1);
         listener_listen(&listener, 5);
         listener_end(&listener);
-        bool left_empty = !keeper_is_back(&seat);
-        assert_true(wait_until(keeper_is_back, &seat, HANG_MS));
-        kept += left_empty && seat.generation == generation;
+        bool left_empty = !keeper_is_back(&driver_policy);
+        assert_true(wait_until(keeper_is_back, &driver_policy, HANG_MS));
+        kept += left_empty && driver_policy.generation == generation;
     }
     assert_int_equal(kept, ENOUGH);
     station_end(&station);
@@ -253,72 +228,56 @@ static void an_answer_that_nobody_read_is_no_silence(void **state) {
 
 /* ---- Lost connections ---- */
 
-static void a_loss_ends_every_wait(void **state) {
-    (void)state;
-    struct station station;
+STATION_CASE(a_loss_ends_every_wait) {
     struct listener listeners[4];
-    station_begin(&station);
-    listener_start_driver(&listeners[0], &station, 0, HANG_MS);
+    listener_start_driver(&listeners[0], station, 0, HANG_MS);
     for (int i = 1; i < 4; i++)
-        listener_start(&listeners[i], &station, i, HANG_MS);
-    station_wait_seated(&station, &listeners[0].exec, 3);
-    assert_int_equal(proxy_cut_all(station.proxy), 1);
+        listener_start(&listeners[i], station, i, HANG_MS);
+    station_wait_driver(station, &listeners[0].exec, 3);
+    assert_int_equal(proxy_cut_all(station->proxy), 1);
     for (int i = 0; i < 4; i++)
         assert_int_equal(listener_join(&listeners[i]), EVENT_LOST);
-    station_wait_for(&station.confirmed, 2);
-    station_assert_works(&station);
-    station_end(&station);
+    station_wait_for(&station->confirmed, 2);
+    station_assert_works(station);
 }
 
-static void a_loss_is_noticed_when_nobody_waits(void **state) {
-    (void)state;
-    struct station station;
+STATION_CASE(a_loss_is_noticed_without_a_waiter) {
     struct listener listener;
-    station_begin(&station);
     for (int round = 0; round < 6; round++) {
-        listener_start_driver(&listener, &station, 1, HANG_MS);
+        listener_start_driver(&listener, station, 1, HANG_MS);
         station_publish(1);
         assert_int_equal(listener_join(&listener), EVENT_MESSAGE);
-        if (round % 2 == 0) /* else the seat is empty */
-            station_wait_keeper(&station, 0);
-        assert_int_equal(proxy_cut_all(station.proxy), 1);
-        station_wait_for(&station.losses, round + 1);
-        station_wait_for(&station.confirmed, round + 2);
+        if (round % 2 == 0) /* else there is no driver */
+            station_wait_keeper(station, 0);
+        assert_int_equal(proxy_cut_all(station->proxy), 1);
+        station_wait_for(&station->losses, round + 1);
+        station_wait_for(&station->confirmed, round + 2);
     }
-    station_end(&station);
 }
 
 /* It comes while there is no connection, and is read for when there is one again. */
-static void a_listener_outlasts_a_reconnect(void **state) {
-    (void)state;
-    struct station station;
+STATION_CASE(a_listener_outlasts_a_reconnect) {
     struct listener listener;
-    station_begin(&station);
-    proxy_refuse(station.proxy, true);
-    assert_int_equal(proxy_cut_all(station.proxy), 1);
-    station_wait_for(&station.losses, 1);
-    listener_start(&listener, &station, 1, HANG_MS);
-    station_wait_seated(&station, NULL, 1);
-    proxy_refuse(station.proxy, false);
-    station_wait_for(&station.confirmed, 2);
-    station_wait_seated(&station, &listener.exec, 0); /* the keeper has left it the seat */
+    proxy_refuse(station->proxy, true);
+    assert_int_equal(proxy_cut_all(station->proxy), 1);
+    station_wait_for(&station->losses, 1);
+    listener_start(&listener, station, 1, HANG_MS);
+    station_wait_driver(station, NULL, 1);
+    proxy_refuse(station->proxy, false);
+    station_wait_for(&station->confirmed, 2);
+    station_wait_driver(station, &listener.exec, 0); /* the keeper has left it the connection */
     station_publish(1);
     assert_int_equal(listener_join(&listener), EVENT_MESSAGE);
-    station_end(&station);
 }
 
-/* Broken by somebody else, as after a ping that was not answered. */
-static void a_suspected_connection_is_given_up_by_its_driver(void **state) {
-    (void)state;
-    struct station station;
+/* Broken by another thread, as after an unanswered ping. */
+STATION_CASE(a_suspected_connection_is_given_up_by_its_driver) {
     struct listener listener;
-    station_begin(&station);
-    listener_start_driver(&listener, &station, 1, HANG_MS);
-    hfi_conn_suspect(station.conn, HFI_NEVER);
+    listener_start_driver(&listener, station, 1, HANG_MS);
+    hfi_conn_suspect(station->conn, HFI_NEVER);
     assert_int_equal(listener_join(&listener), EVENT_LOST);
-    station_wait_for(&station.confirmed, 2);
-    station_assert_works(&station);
-    station_end(&station);
+    station_wait_for(&station->confirmed, 2);
+    station_assert_works(station);
 }
 
 /* ---- All at once ---- */
@@ -333,33 +292,32 @@ struct regular {
 static void *come_again(void *arg) {
     struct regular *regular = arg;
     while (!atomic_load(regular->stop)) {
-        int64_t wait_ms = (int64_t)(scene_random(&regular->random) % 8);
+        int64_t wait_ms = (int64_t)(random_next(&regular->random) % 8);
         if ((listener_listen(&regular->listener, wait_ms) & EVENT_MESSAGE) != 0)
             atomic_store(&regular->heard, atomic_load(&regular->asked));
     }
     return NULL;
 }
 
-/* Short waits, with messages in between, and now and then a ward: each message reaches its
+/* Short waits, with messages in between, and now and then a keeper listener: each message reaches its
  * listener, in this wait or the next. */
-static void crowd(void **state) {
-    (void)state;
+CASE(crowd) {
     enum { REGULARS = 8, MESSAGES = 300 };
     struct station station;
     struct regular *regulars = calloc(REGULARS, sizeof *regulars);
-    uint64_t random = scene_seed("crowd");
+    uint64_t random = random_seed();
     atomic_bool stop = false;
     assert_non_null(regulars);
     station_begin(&station);
     for (int i = 0; i < REGULARS; i++) {
         listener_begin(&regulars[i].listener, &station, i);
-        regulars[i].random = scene_random(&random) | 1;
+        regulars[i].random = random_next(&random) | 1;
         regulars[i].stop = &stop;
         assert_int_equal(
             pthread_create(&regulars[i].listener.thread, NULL, come_again, &regulars[i]), 0);
     }
     for (int i = 1; i <= MESSAGES; i++) {
-        int number = (int)(scene_random(&random) % REGULARS);
+        int number = (int)(random_next(&random) % REGULARS);
         if (i % 50 == 0)
             hfi_conn_listen(station.conn, NULL);
         atomic_store(&regulars[number].asked, i);
@@ -429,9 +387,8 @@ static bool have_played(void *arg) {
 }
 
 /* Two clients hand a fair lock to each other, each time by a message. If their keepers read those,
- * each would wake once per message; but they only look at the seat now and then. */
-static void handovers_leave_the_keepers_alone(void **state) {
-    (void)state;
+ * each would wake once per message; but they only check for a driver now and then. */
+CASE(handovers_leave_the_keepers_alone) {
     struct player players[2] = {{.result = HF_OK}, {.result = HF_OK}};
     atomic_bool stop = false;
     for (int i = 0; i < 2; i++) {
@@ -458,23 +415,4 @@ static void handovers_leave_the_keepers_alone(void **state) {
     assert_true(slept < waits / 4 + took_ms / 10);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_caller_reads_its_message_itself),
-        cmocka_unit_test(the_driver_reads_for_others),
-        cmocka_unit_test(the_driver_times_out_and_a_follower_takes_over),
-        cmocka_unit_test(the_driver_goes_as_the_message_comes),
-        cmocka_unit_test(the_successor_goes_in_the_same_moment),
-        cmocka_unit_test(the_keeper_reads_what_nobody_waits_for),
-        cmocka_unit_test(the_keeper_stays_for_a_ward),
-        cmocka_unit_test(messages_for_nobody_are_caught_up_with),
-        cmocka_unit_test(an_answer_that_nobody_read_is_no_silence),
-        cmocka_unit_test(a_loss_ends_every_wait),
-        cmocka_unit_test(a_loss_is_noticed_when_nobody_waits),
-        cmocka_unit_test(a_listener_outlasts_a_reconnect),
-        cmocka_unit_test(a_suspected_connection_is_given_up_by_its_driver),
-        cmocka_unit_test(crowd),
-        cmocka_unit_test(handovers_leave_the_keepers_alone),
-    };
-    return cmocka_run_group_tests(tests, scene_start_server, scene_stop_server);
-}
+RUN_CASES(scene_start_server, scene_stop_server)

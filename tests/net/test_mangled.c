@@ -7,12 +7,13 @@
  * The fuzzing prints its seed; HF_SEED plays it again.
  */
 #include "net/scene.h"
+#include "support/case.h"
+#include "support/random.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static void a_byte_at_a_time(void **state) {
-    (void)state;
+CASE(a_byte_at_a_time) {
     struct proxy *proxy = proxy_start(server_socket(scene_server()));
     proxy_trickle(proxy, 1);
     hf_options options = scene_options();
@@ -46,14 +47,14 @@ static const char *const models[] = {
 /* A valid reply with a few bytes changed, left out, doubled or cut off. */
 static size_t mutate(uint64_t *random, char out[256]) {
     static const char spice[] = "\r\n*$:+-0123456789\0\xff%~_#,(=>|!";
-    const char *model = models[scene_random(random) % (sizeof models / sizeof models[0])];
+    const char *model = models[random_next(random) % (sizeof models / sizeof models[0])];
     size_t length = strlen(model);
     memcpy(out, model, length);
-    for (uint64_t edits = scene_random(random) % 4; edits > 0 && length > 1; edits--) {
-        size_t at = scene_random(random) % length;
-        switch (scene_random(random) % 4) {
+    for (uint64_t edits = random_next(random) % 4; edits > 0 && length > 1; edits--) {
+        size_t at = random_next(random) % length;
+        switch (random_next(random) % 4) {
         case 0:
-            out[at] = spice[scene_random(random) % (sizeof spice - 1)];
+            out[at] = spice[random_next(random) % (sizeof spice - 1)];
             break;
         case 1:
             memmove(out + at, out + at + 1, length - at - 1);
@@ -105,9 +106,8 @@ static void one_call(hf_client *client, hf_lock *lock, uint64_t which) {
     }
 }
 
-static void fuzz_replies(void **state) {
-    (void)state;
-    uint64_t random = scene_seed("fuzz_replies");
+CASE(fuzz_replies) {
+    uint64_t random = random_seed();
     int64_t until_ms = now_ms() + (getenv("HF_SOAK") != NULL ? 60000 : 2000);
     hf_options options = scene_options();
     options.cmd_timeout_ms = 50;
@@ -121,10 +121,10 @@ static void fuzz_replies(void **state) {
         for (int i = 0; i < 30 && now_ms() < until_ms; i++) {
             char bytes[256];
             size_t length = mutate(&random, bytes);
-            if (scene_random(&random) % 4 != 0)
+            if (random_next(&random) % 4 != 0)
                 proxy_forge_reply(proxy, "", bytes, length);
             int64_t start_ms = now_ms();
-            one_call(client, lock, scene_random(&random));
+            one_call(client, lock, random_next(&random));
             assert_true(now_ms() - start_ms < 10000);
         }
         hf_lock_free(lock);
@@ -135,10 +135,4 @@ static void fuzz_replies(void **state) {
     cmd_ok(scene_server(), "FLUSHALL");
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_byte_at_a_time),
-        cmocka_unit_test(fuzz_replies),
-    };
-    return cmocka_run_group_tests(tests, scene_start_server, scene_stop_server);
-}
+RUN_CASES(scene_start_server, scene_stop_server)

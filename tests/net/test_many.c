@@ -1,10 +1,11 @@
 /*
- * More connections than anybody has thought of: of one keeper, and in one epoll set.
+ * Very many connections: of one keeper, and in one epoll set.
  *
- * They lead to one real server, each by itself, and all are made by the keeper. It drives those of
- * the first scene, since nobody attends; those of the second are the dispatcher's.
+ * They lead to one real server, and the keeper makes all of them. It drives those of the first
+ * test, which has no callers; the dispatcher drives those of the second.
  */
-#include "net/voice.h"
+#include "net/caller.h"
+#include "support/case.h"
 
 #include <poll.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@
 
 enum { MANY = 150 };
 
-struct crowd {
+struct connections {
     struct hfi_exec exec;
     struct hfi_task task;
     struct hfi_conn *conns[MANY];
@@ -32,9 +33,9 @@ static void destroy(struct hfi_task *task) {
     (void)task;
 }
 
-static void nap(struct crowd *crowd) {
-    if (!hfi_exec_run(&crowd->exec))
-        hfi_exec_sleep(&crowd->exec);
+static void nap(struct connections *all) {
+    if (!hfi_exec_run(&all->exec))
+        hfi_exec_sleep(&all->exec);
 }
 
 static bool is_ready(struct hfi_conn *conn) {
@@ -42,170 +43,168 @@ static bool is_ready(struct hfi_conn *conn) {
     return hfi_conn_ready(conn, &server_ms, &received_ms);
 }
 
-static void connect_all(struct crowd *crowd, int len) {
+static void connect_all(struct connections *all, int len) {
     for (int i = 0; i < len; i++)
-        hfi_conn_want(crowd->conns[i], &crowd->wants[i], &crowd->task, EVENT_READY);
+        hfi_conn_want(all->conns[i], &all->wants[i], &all->task, EVENT_READY);
     int64_t until_ms = now_ms() + HANG_MS;
     for (int i = 0; i < len; i++) {
-        for (; !is_ready(crowd->conns[i]) && now_ms() < until_ms; sleep_ms(1))
-            hfi_exec_run(&crowd->exec);
-        hfi_conn_unwant(crowd->conns[i], &crowd->wants[i]);
-        assert_int_equal(crowd->wants[i].err, HF_OK);
-        assert_true(is_ready(crowd->conns[i]));
+        for (; !is_ready(all->conns[i]) && now_ms() < until_ms; wait_a_moment())
+            hfi_exec_run(&all->exec);
+        hfi_conn_unwant(all->conns[i], &all->wants[i]);
+        assert_int_equal(all->wants[i].err, HF_OK);
+        assert_true(is_ready(all->conns[i]));
     }
 }
 
-static void ask_all(struct crowd *crowd, int len) {
+static void ask_all(struct connections *all, int len) {
     char command[64];
     for (int i = 0; i < len; i++) {
         int size = snprintf(command, sizeof command, "*2\r\n$4\r\nECHO\r\n$3\r\n%03d\r\n", i);
-        assert_int_equal(hfi_conn_submit(crowd->conns[i], command, (size_t)size, &crowd->task,
-                                         EVENT_REPLY, NULL, &crowd->reqs[i]),
+        assert_int_equal(hfi_conn_submit(all->conns[i], command, (size_t)size, &all->task,
+                                         EVENT_REPLY, NULL, &all->reqs[i]),
                          HF_OK);
     }
 }
 
-static void hear_all(struct crowd *crowd, int len) {
-    char text[8];
+static void receive_all(struct connections *all, int len) {
+    char text[16];
     for (int i = 0; i < len; i++) {
-        while (!atomic_load(&crowd->reqs[i]->complete))
-            nap(crowd);
-        assert_int_equal(crowd->reqs[i]->err, HF_OK);
-        const redisReply *reply = crowd->reqs[i]->reply;
+        while (!atomic_load(&all->reqs[i]->complete))
+            nap(all);
+        assert_int_equal(all->reqs[i]->err, HF_OK);
+        const redisReply *reply = all->reqs[i]->reply;
         snprintf(text, sizeof text, "%03d", i);
         assert_string_equal(reply->str, text);
-        hfi_req_unref(crowd->reqs[i]);
+        hfi_req_unref(all->reqs[i]);
     }
 }
 
-static void crowd_begin(struct crowd *crowd) {
-    memset(crowd, 0, sizeof *crowd);
-    hfi_exec_init(&crowd->exec);
-    hfi_task_init(&crowd->task, &crowd->exec, run, destroy);
+static void connections_begin(struct connections *all) {
+    memset(all, 0, sizeof *all);
+    hfi_exec_init(&all->exec);
+    hfi_task_init(&all->task, &all->exec, run, destroy);
 }
 
 static void free_all(void *arg) {
-    struct crowd *crowd = arg;
+    struct connections *all = arg;
     for (int i = 0; i < MANY; i++)
-        hfi_conn_free(crowd->conns[i]);
+        hfi_conn_free(all->conns[i]);
 }
 
-static void crowd_end(struct crowd *crowd, struct line *line) {
-    hfi_keeper_stop(line->keeper, free_all, crowd);
-    hfi_conn_free(line->conn);
-    hfi_keeper_free(line->keeper);
-    hfi_task_retire(&crowd->task);
-    hfi_exec_run(&crowd->exec);
-    hfi_exec_destroy(&crowd->exec);
-    hfi_task_unref(&crowd->task);
+static void connections_end(struct connections *all, struct raw *raw) {
+    hfi_keeper_stop(raw->keeper, free_all, all);
+    hfi_conn_free(raw->conn);
+    hfi_keeper_free(raw->keeper);
+    hfi_task_retire(&all->task);
+    hfi_exec_run(&all->exec);
+    hfi_exec_destroy(&all->exec);
+    hfi_task_unref(&all->task);
 }
 
 /* All end at once, and everybody has noticed. */
-static void cut_all(struct crowd *crowd, int len) {
+static void cut_all(struct connections *all, int len) {
     cmd_ok(scene_server(), "CLIENT KILL TYPE normal SKIPME yes");
     for (int i = 0; i < len; i++)
-        for (; is_ready(crowd->conns[i]); sleep_ms(1)) {
+        for (; is_ready(all->conns[i]); wait_a_moment()) {
             short events;
-            hfi_conn_look(crowd->conns[i]); /* where nobody reads, nobody else would notice */
-            hfi_conn_dispatch_fd(crowd->conns[i], &events);
+            hfi_conn_check_alive(all->conns[i]); /* where nobody reads, nobody else would notice */
+            hfi_conn_dispatch_fd(all->conns[i], &events);
         }
 }
 
-static void none_is_forgotten(void **state) {
-    (void)state;
-    static const enum hfi_seat seats[] = {HFI_SEAT_KEEPER, HFI_SEAT_CALLERS, HFI_SEAT_LISTENERS};
-    static struct crowd crowd;
-    struct line line = {.proxy = NULL};
-    line_begin_at(&line, server_socket(scene_server())); /* one is there before, and stays */
-    crowd_begin(&crowd);
+CASE(none_is_forgotten) {
+    static const enum hfi_driver_policy policies[] = {HFI_DRIVER_KEEPER, HFI_DRIVER_CALLERS,
+                                                      HFI_DRIVER_LISTENERS};
+    static struct connections all;
+    struct raw raw = {.proxy = NULL};
+    raw_begin_at(&raw, server_socket(scene_server())); /* one is there before, and stays */
+    connections_begin(&all);
     for (int i = 0; i < MANY; i++) {
-        crowd.conns[i] = hfi_conn_new(&line.target, seats[i % 3], NULL, NULL, NULL);
-        assert_non_null(crowd.conns[i]);
+        all.conns[i] = hfi_conn_new(&raw.target, policies[i % 3], NULL, NULL, NULL);
+        assert_non_null(all.conns[i]);
     }
     for (int i = 0; i < 2; i++) {
-        connect_all(&crowd, MANY);
-        ask_all(&crowd, MANY);
-        hear_all(&crowd, MANY);
-        cut_all(&crowd, MANY);
+        connect_all(&all, MANY);
+        ask_all(&all, MANY);
+        receive_all(&all, MANY);
+        cut_all(&all, MANY);
     }
-    crowd_end(&crowd, &line);
+    connections_end(&all, &raw);
 }
 
 /* The first that is up ends all others, wherever they are. */
 static void end_others(void *arg, bool up) {
-    struct crowd *crowd = arg;
+    struct connections *all = arg;
     for (int i = 1; up && i < MANY; i++) {
-        hfi_conn_free(crowd->conns[i]);
-        crowd->conns[i] = NULL;
+        hfi_conn_free(all->conns[i]);
+        all->conns[i] = NULL;
     }
 }
 
-static void one_may_end_others(void **state) {
-    (void)state;
-    static struct crowd crowd;
-    struct line line = {.proxy = NULL};
-    line_begin_at(&line, server_socket(scene_server()));
-    crowd_begin(&crowd);
+CASE(one_may_end_others) {
+    static struct connections all;
+    struct raw raw = {.proxy = NULL};
+    raw_begin_at(&raw, server_socket(scene_server()));
+    connections_begin(&all);
     for (int i = 0; i < MANY; i++) {
-        crowd.conns[i] =
-            hfi_conn_new(&line.target, HFI_SEAT_KEEPER, NULL, i == 0 ? end_others : NULL, &crowd);
-        assert_non_null(crowd.conns[i]);
+        all.conns[i] =
+            hfi_conn_new(&raw.target, HFI_DRIVER_KEEPER, NULL, i == 0 ? end_others : NULL, &all);
+        assert_non_null(all.conns[i]);
     }
     for (int i = 1; i < MANY; i++)
-        hfi_conn_keep_up(crowd.conns[i], true);
-    connect_all(&crowd, 1);
-    ask_all(&crowd, 1);
-    hear_all(&crowd, 1); /* its answer comes after the state was told */
-    assert_line_works(&line);
-    crowd_end(&crowd, &line);
+        hfi_conn_keep_up(all.conns[i], true);
+    connect_all(&all, 1);
+    ask_all(&all, 1);
+    receive_all(&all, 1); /* its answer comes after the state was reported */
+    assert_raw_works(&raw);
+    connections_end(&all, &raw);
 }
 
 /* Waits until the set says that there is something to read, and reads it wherever it is. */
-static void dispatch(struct crowd *crowd, int len, int epoll_fd) {
+static void dispatch(struct connections *all, int len, int epoll_fd) {
     struct epoll_event event;
     assert_int_equal(epoll_wait(epoll_fd, &event, 1, HANG_MS), 1);
     for (int i = 0; i < len; i++) {
         struct pollfd fd = {.events = 0};
-        fd.fd = hfi_conn_dispatch_fd(crowd->conns[i], &fd.events);
+        fd.fd = hfi_conn_dispatch_fd(all->conns[i], &fd.events);
         if (poll(&fd, 1, 0) > 0)
-            hfi_conn_service(crowd->conns[i], fd.revents);
+            hfi_conn_on_ready(all->conns[i], fd.revents);
     }
 }
 
-static bool all_complete(const struct crowd *crowd, int len) {
+static bool all_complete(const struct connections *all, int len) {
     for (int i = 0; i < len; i++)
-        if (!atomic_load(&crowd->reqs[i]->complete))
+        if (!atomic_load(&all->reqs[i]->complete))
             return false;
     return true;
 }
 
-static void several_in_one_epoll_set(void **state) {
-    (void)state;
+CASE(several_in_one_epoll_set) {
     enum { SEVERAL = 5 };
-    static struct crowd crowd;
-    struct line line = {.proxy = NULL};
+    static struct connections all;
+    struct raw raw = {.proxy = NULL};
     struct epoll_event event;
     int epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    line_begin_at(&line, server_socket(scene_server()));
-    crowd_begin(&crowd);
-    line.target.dispatch = &crowd.exec;
+    raw_begin_at(&raw, server_socket(scene_server()));
+    connections_begin(&all);
+    raw.target.dispatch = &all.exec;
     for (int i = 0; i < SEVERAL; i++)
-        crowd.conns[i] = hfi_conn_new(&line.target, HFI_SEAT_DISPATCH, NULL, NULL, NULL);
+        all.conns[i] = hfi_conn_new(&raw.target, HFI_DRIVER_DISPATCH, NULL, NULL, NULL);
     for (int round = 0; round < 3; round++) {
-        connect_all(&crowd, SEVERAL);
-        ask_all(&crowd, SEVERAL);
+        connect_all(&all, SEVERAL);
+        ask_all(&all, SEVERAL);
         for (int i = 0; i < SEVERAL; i++) {
-            hfi_conn_flush(crowd.conns[i]);
-            hfi_conn_enlist(crowd.conns[i], epoll_fd);
+            hfi_conn_flush(all.conns[i]);
+            hfi_conn_enlist(all.conns[i], epoll_fd);
         }
-        while (!all_complete(&crowd, SEVERAL))
-            dispatch(&crowd, SEVERAL, epoll_fd);
-        hear_all(&crowd, SEVERAL);
+        while (!all_complete(&all, SEVERAL))
+            dispatch(&all, SEVERAL, epoll_fd);
+        receive_all(&all, SEVERAL);
         assert_int_equal(epoll_wait(epoll_fd, &event, 1, 0), 0);
-        cut_all(&crowd, SEVERAL); /* and they have left the set, all of them */
+        cut_all(&all, SEVERAL); /* and they have left the set, all of them */
         assert_int_equal(epoll_wait(epoll_fd, &event, 1, 0), 0);
     }
-    crowd_end(&crowd, &line);
+    connections_end(&all, &raw);
     close(epoll_fd);
 }
 
@@ -219,11 +218,4 @@ static int raise_limit(void **state) {
     return scene_start_server(state);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(none_is_forgotten),
-        cmocka_unit_test(one_may_end_others),
-        cmocka_unit_test(several_in_one_epoll_set),
-    };
-    return cmocka_run_group_tests(tests, raise_limit, scene_stop_server);
-}
+RUN_CASES(raise_limit, scene_stop_server)

@@ -2,14 +2,15 @@
  * The same connection code under another protocol: nothing in src/net depends on RESP.
  *
  * The server is a thread of this program (echo.h). A caller attends as a synchronous call does, so
- * the seat, the keeper and the way back are those of the library.
+ * the driver, the keeper and the way back are those of the library.
  */
 #include "net/echo.h"
 #include "net/scene.h"
 
 #include "base/clock.h"
-#include "net/impl.h"
-#include "net/keeper.h"
+#include "net/conn/conn_impl.h"
+#include "net/driver/keeper.h"
+#include "support/case.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,12 +27,12 @@ struct talk {
     struct hfi_conn *conn;
     struct echo_server *server;
     atomic_int ups, downs;
-    /* The one who speaks, on the test's thread: */
+    /* The client's side, on the test's thread: */
     struct hfi_exec exec;
-    struct hfi_attendant attendant;
+    struct hfi_sync_caller sync_caller;
     struct hfi_task task;
     unsigned news;
-    char heard[4096]; /* what was pushed; written by whoever reads */
+    char heard[4096]; /* what was pushed; written by the caller that reads */
 };
 
 static void talk_run(struct hfi_task *task, unsigned events) {
@@ -73,7 +74,7 @@ static void talk_begin(struct talk *talk, hfi_push_fn push, int64_t cmd_timeout_
                                        .cmd_timeout_ms = cmd_timeout_ms,
                                        .ping_ms = ping_ms};
     assert_int_equal(hfi_addr_unix(echo_socket(talk->server), &talk->host.address), HF_OK);
-    talk->conn = hfi_conn_new(&talk->target, HFI_SEAT_CALLERS, push, on_state, talk);
+    talk->conn = hfi_conn_new(&talk->target, HFI_DRIVER_CALLERS, push, on_state, talk);
     assert_non_null(talk->conn);
     assert_int_equal(hfi_keeper_start(talk->keeper, &error), HF_OK);
     hfi_exec_init(&talk->exec);
@@ -98,7 +99,7 @@ static void talk_end(struct talk *talk) {
 static void await(struct talk *talk, unsigned event) {
     while ((talk->news & event) == 0)
         if (!hfi_exec_run(&talk->exec))
-            hfi_conn_attend(&talk->attendant, &talk->exec);
+            hfi_conn_drive(&talk->sync_caller, &talk->exec);
     talk->news &= ~event;
 }
 
@@ -122,7 +123,7 @@ static struct hfi_req *ask(struct talk *talk, const char *text) {
     struct hfi_req *req = NULL;
     size_t len = echo_frame('e', text, frame, sizeof frame);
     assert_int_equal(
-        hfi_conn_submit(talk->conn, frame, len, &talk->task, EVENT_REPLY, &talk->attendant, &req),
+        hfi_conn_submit(talk->conn, frame, len, &talk->task, EVENT_REPLY, &talk->sync_caller, &req),
         HF_OK);
     return req;
 }
@@ -153,37 +154,29 @@ static void assert_works(struct talk *talk) {
 }
 
 static void wait_for(atomic_int *value, int at_least) {
-    int64_t until_ms = now_ms() + HANG_MS;
-    while (atomic_load(value) < at_least && now_ms() < until_ms)
-        sleep_ms(1);
-    assert_true(atomic_load(value) >= at_least);
+    assert_true(WAIT_FOR(atomic_load(value) >= at_least, HANG_MS));
 }
 
 /* ---- The tests ---- */
 
-static void answers_come_in_order(void **state) {
-    (void)state;
-    struct talk talk;
+CASE_IN(answers_come_in_order, struct talk, talk, talk_begin, talk_end, NULL, 20000, 60000) {
     struct hfi_req *reqs[200];
     char text[32];
-    talk_begin(&talk, NULL, 20000, 60000);
-    assert_connects(&talk); /* after a greeting of two rounds */
-    assert_int_equal(atomic_load(&talk.server->greetings), 1);
+    assert_connects(talk); /* after a greeting of two rounds */
+    assert_int_equal(atomic_load(&talk->server->greetings), 1);
     for (int i = 0; i < 200; i++) {
         snprintf(text, sizeof text, "number %d", i);
-        reqs[i] = ask(&talk, text);
+        reqs[i] = ask(talk, text);
     }
     for (int i = 0; i < 200; i++) {
         snprintf(text, sizeof text, "number %d", i);
-        assert_answer(&talk, reqs[i], text);
+        assert_answer(talk, reqs[i], text);
     }
-    talk_end(&talk);
 }
 
 /* What nobody asked for comes between the answers, and takes none of their places. */
 /* To connect is the keeper's work, and takes answers. */
-static void a_busy_keeper_reads_all_the_same(void **state) {
-    (void)state;
+CASE(a_busy_keeper_reads_all_the_same) {
     struct talk talk;
     struct mill mill = {.stop = false};
     talk_begin(&talk, NULL, 20000, 60000);
@@ -197,8 +190,7 @@ static void a_busy_keeper_reads_all_the_same(void **state) {
     hfi_task_unref(&mill.task);
 }
 
-static void pushes_come_between_answers(void **state) {
-    (void)state;
+CASE(pushes_come_between_answers) {
     struct talk talk;
     struct hfi_req *reqs[3];
     talk_begin(&talk, on_push, 20000, 60000);
@@ -215,8 +207,7 @@ static void pushes_come_between_answers(void **state) {
     talk_end(&talk);
 }
 
-static void an_idle_connection_is_pinged(void **state) {
-    (void)state;
+CASE(an_idle_connection_is_pinged) {
     struct talk talk;
     for (int pushes = 0; pushes < 2; pushes++) {
         talk_begin(&talk, pushes != 0 ? on_push : NULL, 2000, 20);
@@ -228,90 +219,64 @@ static void an_idle_connection_is_pinged(void **state) {
     }
 }
 
-static void silence_after_a_ping_ends_it(void **state) {
-    (void)state;
-    struct talk talk;
-    talk_begin(&talk, NULL, 1500, 20);
-    assert_connects(&talk);
-    atomic_store(&talk.server->mute, true);
-    wait_for(&talk.downs, 1);
-    atomic_store(&talk.server->mute, false);
+CASE_IN(silence_after_a_ping_ends_it, struct talk, talk, talk_begin, talk_end, NULL, 1500, 20) {
+    assert_connects(talk);
+    atomic_store(&talk->server->mute, true);
+    wait_for(&talk->downs, 1);
+    atomic_store(&talk->server->mute, false);
     hf_error error;
-    while (connect_talk(&talk, &error) != HF_OK)
+    while (connect_talk(talk, &error) != HF_OK)
         continue; /* an attempt may have fallen into the silence */
-    assert_works(&talk);
-    talk_end(&talk);
+    assert_works(talk);
 }
 
-static void a_loss_is_told_and_it_connects_again(void **state) {
-    (void)state;
-    struct talk talk;
-    talk_begin(&talk, NULL, 20000, 60000);
-    assert_connects(&talk);
-    assert_works(&talk);
-    atomic_store(&talk.server->mute, true);
-    struct hfi_req *req = ask(&talk, "in vain");
-    echo_cut(talk.server);
-    await(&talk, EVENT_REPLY);
+CASE_IN(a_loss_is_reported_and_it_reconnects, struct talk, talk, talk_begin, talk_end, NULL, 20000,
+        60000) {
+    assert_connects(talk);
+    assert_works(talk);
+    atomic_store(&talk->server->mute, true);
+    struct hfi_req *req = ask(talk, "in vain");
+    echo_cut(talk->server);
+    await(talk, EVENT_REPLY);
     assert_true(atomic_load(&req->complete));
     assert_int_equal(req->err, HF_EUNREACH);
     assert_null(req->reply);
     assert_string_equal(req->error.node, "the echo");
     hfi_req_unref(req);
-    talk.attendant.asked = NULL;
-    atomic_store(&talk.server->mute, false);
-    assert_connects(&talk);
-    assert_works(&talk);
-    assert_int_equal(atomic_load(&talk.server->greetings), 2);
-    wait_for(&talk.ups, 2);
-    assert_int_equal(atomic_load(&talk.downs), 1);
-    talk_end(&talk);
+    talk->sync_caller.asked = NULL;
+    atomic_store(&talk->server->mute, false);
+    assert_connects(talk);
+    assert_works(talk);
+    assert_int_equal(atomic_load(&talk->server->greetings), 2);
+    wait_for(&talk->ups, 2);
+    assert_int_equal(atomic_load(&talk->downs), 1);
 }
 
-static void a_greeting_that_is_refused(void **state) {
-    (void)state;
+CASE_IN(a_greeting_that_is_refused, struct talk, talk, talk_begin, talk_end, NULL, 20000, 60000) {
     static const struct {
         int err;
         const char *words;
     } expected[] = {{HF_EPERM, "not you"},
                     {HF_EUNREACH, "it said: bye, it is late"},
                     {HF_EPROTO, "no frame has 4294967295 bytes"}};
-    struct talk talk;
-    talk_begin(&talk, NULL, 20000, 60000);
     for (int i = 0; i < 3; i++) {
         hf_error error;
-        atomic_store(&talk.server->refuse, i + 1);
-        assert_int_equal(connect_talk(&talk, &error), expected[i].err);
+        atomic_store(&talk->server->refuse, i + 1);
+        assert_int_equal(connect_talk(talk, &error), expected[i].err);
         assert_string_equal(error.text, expected[i].words);
     }
-    atomic_store(&talk.server->refuse, 0);
-    assert_connects(&talk);
-    assert_works(&talk);
-    talk_end(&talk);
+    atomic_store(&talk->server->refuse, 0);
+    assert_connects(talk);
+    assert_works(talk);
 }
 
-static void silence_in_the_greeting_ends_by_time(void **state) {
-    (void)state;
-    struct talk talk;
+CASE_IN(silence_in_the_greeting_ends_by_time, struct talk, talk, talk_begin, talk_end, NULL, 200,
+        60000) {
     hf_error error;
-    talk_begin(&talk, NULL, 200, 60000);
-    atomic_store(&talk.server->mute, true);
+    atomic_store(&talk->server->mute, true);
     int64_t start_ms = now_ms();
-    assert_int_equal(connect_talk(&talk, &error), HF_EUNREACH);
+    assert_int_equal(connect_talk(talk, &error), HF_EUNREACH);
     assert_true(now_ms() - start_ms >= 200);
-    talk_end(&talk);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_come_in_order),
-        cmocka_unit_test(a_busy_keeper_reads_all_the_same),
-        cmocka_unit_test(pushes_come_between_answers),
-        cmocka_unit_test(an_idle_connection_is_pinged),
-        cmocka_unit_test(silence_after_a_ping_ends_it),
-        cmocka_unit_test(a_loss_is_told_and_it_connects_again),
-        cmocka_unit_test(a_greeting_that_is_refused),
-        cmocka_unit_test(silence_in_the_greeting_ends_by_time),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

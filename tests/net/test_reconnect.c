@@ -2,11 +2,13 @@
  * Connections that are lost: killed by the server, cut, half-open, refused; and the way back.
  *
  * A wait polls every 10 s at the latest, so "at once" is shown by limits well below that, and locks
- * have leases of a minute. Half-open connections are frozen by the proxy: nobody is told that they
+ * have leases of a minute. Half-open connections are frozen by the proxy: nobody learns that they
  * are dead, and only a PING finds out.
  */
 #include "net/scene.h"
-#include "redis/script.h"
+#include "redis/wire/script.h"
+#include "support/case.h"
+#include "support/crowd.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +16,8 @@
 #include <unistd.h>
 
 #define AT_ONCE_MS 5000 /* half of the longest sleep of a wait */
-/* Half-open connections are found by pings. Who still answers must not be taken for silent because the machine is busy. */
+/* Pings find half-open connections. A server that answers must not be taken for silent because the
+ * machine is busy. */
 #define PING_MS 150
 #define SILENT_MS 1500
 
@@ -43,6 +46,9 @@ static void end(struct pair *pair) {
     proxy_free(pair->proxy);
 }
 
+#define PAIR_CASE(name) CASE_IN(name, struct pair, pair, begin, end, NULL)
+#define PAIR_CASE_WITH(name, ...) CASE_WITH(name, struct pair, pair, begin, end, __VA_ARGS__)
+
 /* The client waits for the rival's lock, asleep, with its subscription confirmed. */
 static void begin_waiting(struct pair *pair, struct scene_call *call) {
     assert_int_equal(hf_lock_acquire(pair->held), HF_OK);
@@ -60,8 +66,7 @@ static void assert_handed_over(struct pair *pair, struct scene_call *call) {
 
 /* ---- CLIENT KILL ---- */
 
-static void U33_pubsub_killed_while_waiting(void **state) {
-    (void)state;
+CASE(U33_pubsub_killed_while_waiting) {
     for (int round = 0; round < 10; round++) {
         struct pair pair;
         struct scene_call call;
@@ -73,74 +78,59 @@ static void U33_pubsub_killed_while_waiting(void **state) {
     }
 }
 
-static void U33_pubsub_killed_and_subscribed_again(void **state) {
-    (void)state;
-    struct pair pair;
+PAIR_CASE(U33_pubsub_killed_and_subscribed_again) {
     struct scene_call call;
-    begin(&pair, NULL);
-    begin_waiting(&pair, &call);
-    assert_true(cmd_int(pair.server, "CLIENT KILL TYPE pubsub") >= 1);
-    scene_wait_subscribed(pair.server, "again");
-    assert_handed_over(&pair, &call);
-    assert_true(scene_stats(pair.client).reconnects >= 1);
-    end(&pair);
+    begin_waiting(pair, &call);
+    assert_true(cmd_int(pair->server, "CLIENT KILL TYPE pubsub") >= 1);
+    scene_wait_subscribed(pair->server, "again");
+    assert_handed_over(pair, &call);
+    assert_true(scene_stats(pair->client).reconnects >= 1);
 }
 
-static void killed_while_idle(void **state) {
-    (void)state;
-    struct pair pair;
+PAIR_CASE(killed_while_idle) {
     long long ids[SCENE_CONNS];
-    begin(&pair, NULL);
     for (int idle_ms = 0; idle_ms <= 100; idle_ms += 50) {
-        assert_int_equal(hf_ping(pair.client), HF_OK);
-        assert_int_equal(scene_ping_async(pair.client), HF_OK);
-        size_t len = scene_conns(pair.server, pair.client, ids);
+        assert_int_equal(hf_ping(pair->client), HF_OK);
+        assert_int_equal(scene_ping_async(pair->client), HF_OK);
+        size_t len = scene_conns(pair->server, pair->client, ids);
         assert_int_equal(len, 2);
         for (size_t i = 0; i < len; i++)
-            scene_kill(pair.server, ids[i]);
-        sleep_ms(idle_ms);
-        assert_int_equal(hf_lock_try(pair.lock), HF_OK);
-        assert_int_equal(hf_lock_release(pair.lock), HF_OK);
-        assert_int_equal(scene_ping_async(pair.client), HF_OK);
+            scene_kill(pair->server, ids[i]);
+        scene_stay_idle(idle_ms);
+        assert_int_equal(hf_lock_try(pair->lock), HF_OK);
+        assert_int_equal(hf_lock_release(pair->lock), HF_OK);
+        assert_int_equal(scene_ping_async(pair->client), HF_OK);
     }
-    end(&pair);
 }
 
 static bool has_renewed_thrice(void *arg) {
     return scene_stats(arg).renewals >= 3;
 }
 
-static void killed_while_holding(void **state) {
-    (void)state;
-    hf_options options = scene_options();
-    options.watchdog_ms = ENDURING_MS;
-    struct pair pair;
+PAIR_CASE_WITH(killed_while_holding, scene_options(), options.watchdog_ms = ENDURING_MS) {
     long long command, both[2];
-    begin(&pair, &options);
-    assert_int_equal(hf_lock_acquire(pair.lock), HF_OK);
-    command = scene_new_conn(pair.server, pair.client, NULL, 0);
-    assert_int_equal(scene_ping_async(pair.client), HF_OK);
+    assert_int_equal(hf_lock_acquire(pair->lock), HF_OK);
+    command = scene_new_conn(pair->server, pair->client, NULL, 0);
+    assert_int_equal(scene_ping_async(pair->client), HF_OK);
     both[0] = command;
-    both[1] = scene_new_conn(pair.server, pair.client, &command, 1);
-    scene_kill(pair.server, both[1]); /* the one that renews */
-    scene_kill(pair.server, both[0]);
-    assert_true(wait_until(has_renewed_thrice, pair.client, HANG_MS));
-    assert_int_equal(scene_stats(pair.client).losses, 0);
-    assert_int_equal(hf_lock_release(pair.lock), HF_OK);
-    end(&pair);
+    both[1] = scene_new_conn(pair->server, pair->client, &command, 1);
+    scene_kill(pair->server, both[1]); /* the one that renews */
+    scene_kill(pair->server, both[0]);
+    assert_true(wait_until(has_renewed_thrice, pair->client, HANG_MS));
+    assert_int_equal(scene_stats(pair->client).losses, 0);
+    assert_int_equal(hf_lock_release(pair->lock), HF_OK);
 }
 
 struct worker {
-    pthread_t thread;
+    struct crowd *crowd;
     hf_lock *lock;
-    atomic_bool *stop;
     int *guarded;
     int rounds, result;
 };
 
 static void *work(void *arg) {
     struct worker *worker = arg;
-    while (!atomic_load(worker->stop) && worker->result == HF_OK) {
+    while (!atomic_load(&worker->crowd->over) && worker->result == HF_OK) {
         worker->result = hf_lock_acquire(worker->lock);
         if (worker->result != HF_OK)
             break;
@@ -166,35 +156,29 @@ static void kill_at_work(struct server *s, const char *last_command) {
 
 /* All connections are killed again and again under load: every call still works, and only one
  * thread is inside at a time. */
-static void killed_under_load(void **state) {
-    (void)state;
+PAIR_CASE_WITH(killed_under_load, scene_options(), options.cmd_timeout_ms = HANG_MS,
+               options.connect_timeout_ms = HANG_MS) {
     enum { WORKERS = 6 };
-    hf_options options = scene_options();
-    options.cmd_timeout_ms = HANG_MS;
-    options.connect_timeout_ms = HANG_MS;
-    struct pair pair;
     struct worker workers[WORKERS];
-    atomic_bool stop = false;
+    struct crowd crowd = {0};
     int guarded = 0, rounds = 0;
-    begin(&pair, &options);
     for (size_t i = 0; i < WORKERS; i++) {
-        workers[i] = (struct worker){.lock = pair.lock, .stop = &stop, .guarded = &guarded};
-        pthread_create(&workers[i].thread, NULL, work, &workers[i]);
+        workers[i] = (struct worker){.crowd = &crowd, .lock = pair->lock, .guarded = &guarded};
+        crowd_add(&crowd, work, &workers[i]);
     }
     for (int kills = 0; kills < 10; kills++) {
-        sleep_ms(120); /* some work in between */
-        kill_at_work(pair.server, kills % 2 ? " cmd=subscribe " : " cmd=evalsha ");
+        long long work = server_calls(pair->server, "evalsha");
+        assert_true(WAIT_FOR(server_calls(pair->server, "evalsha") >= work + 20, HANG_MS));
+        kill_at_work(pair->server, kills % 2 ? " cmd=subscribe " : " cmd=evalsha ");
     }
-    atomic_store(&stop, true);
+    crowd_end(&crowd);
     for (size_t i = 0; i < WORKERS; i++) {
-        pthread_join(workers[i].thread, NULL);
         assert_int_equal(workers[i].result, HF_OK);
         rounds += workers[i].rounds;
     }
     assert_int_equal(guarded, rounds);
     assert_true(rounds > 0);
-    assert_false(key_exists(pair.server, "again"));
-    end(&pair);
+    assert_false(key_exists(pair->server, "again"));
 }
 
 /* ---- Half-open ---- */
@@ -206,34 +190,23 @@ static hf_options pinging_options(void) {
     return options;
 }
 
-static void U35_half_open_pubsub(void **state) {
-    (void)state;
-    hf_options options = pinging_options();
-    struct pair pair;
+PAIR_CASE_WITH(U35_half_open_pubsub, pinging_options()) {
     struct scene_call call;
-    begin(&pair, &options);
-    begin_waiting(&pair, &call);
-    assert_int_equal(proxy_freeze_connections(pair.proxy, "\r\nSUBSCRIBE\r\n"), 1);
-    assert_handed_over(&pair, &call);
-    end(&pair);
+    begin_waiting(pair, &call);
+    assert_int_equal(proxy_freeze_connections(pair->proxy, "\r\nSUBSCRIBE\r\n"), 1);
+    assert_handed_over(pair, &call);
 }
 
-static void U35_half_open_control(void **state) {
-    (void)state;
-    hf_options options = pinging_options();
-    options.watchdog_ms = ENDURING_MS;
-    struct pair pair;
-    begin(&pair, &options);
-    assert_int_equal(hf_lock_acquire(pair.lock), HF_OK);
-    size_t open = proxy_open(pair.proxy);
-    assert_int_equal(scene_ping_async(pair.client), HF_OK);
-    assert_int_equal(proxy_open(pair.proxy), open + 1);
+PAIR_CASE_WITH(U35_half_open_control, pinging_options(), options.watchdog_ms = ENDURING_MS) {
+    assert_int_equal(hf_lock_acquire(pair->lock), HF_OK);
+    size_t open = proxy_open(pair->proxy);
+    assert_int_equal(scene_ping_async(pair->client), HF_OK);
+    assert_int_equal(proxy_open(pair->proxy), open + 1);
     /* All of them: the one that renews as well. None says goodbye. */
-    assert_int_equal(proxy_freeze_connections(pair.proxy, ""), open + 1);
-    assert_true(wait_until(has_renewed_thrice, pair.client, HANG_MS));
-    assert_int_equal(scene_stats(pair.client).losses, 0);
-    assert_int_equal(hf_lock_release(pair.lock), HF_OK);
-    end(&pair);
+    assert_int_equal(proxy_freeze_connections(pair->proxy, ""), open + 1);
+    assert_true(wait_until(has_renewed_thrice, pair->client, HANG_MS));
+    assert_int_equal(scene_stats(pair->client).losses, 0);
+    assert_int_equal(hf_lock_release(pair->lock), HF_OK);
 }
 
 static bool none_open(void *arg) {
@@ -241,30 +214,24 @@ static bool none_open(void *arg) {
 }
 
 /* Nobody uses it, and still it is found out: the next call does not have to wait for it. */
-static void U35_half_open_command_connection_while_idle(void **state) {
-    (void)state;
-    hf_options options = pinging_options();
-    struct pair pair;
-    begin(&pair, &options);
-    assert_int_equal(hf_ping(pair.client), HF_OK);
-    assert_int_equal(proxy_freeze_connections(pair.proxy, ""), 1);
+PAIR_CASE_WITH(U35_half_open_command_connection_while_idle, pinging_options()) {
+    assert_int_equal(hf_ping(pair->client), HF_OK);
+    assert_int_equal(proxy_freeze_connections(pair->proxy, ""), 1);
     int64_t start_ms = now_ms();
-    assert_true(wait_until(none_open, pair.proxy, HANG_MS));
+    assert_true(wait_until(none_open, pair->proxy, HANG_MS));
     assert_true(now_ms() - start_ms < 10 * (PING_MS + SILENT_MS));
-    assert_int_equal(hf_lock_try(pair.lock), HF_OK);
-    assert_int_equal(hf_lock_release(pair.lock), HF_OK);
-    assert_int_equal(scene_stats(pair.client).unknowns, 0);
-    end(&pair);
+    assert_int_equal(hf_lock_try(pair->lock), HF_OK);
+    assert_int_equal(hf_lock_release(pair->lock), HF_OK);
+    assert_int_equal(scene_stats(pair->client).unknowns, 0);
 }
 
 static bool only_the_second_is_open(void *arg) {
     return proxy_connections(arg) == 2 && proxy_open(arg) == 1;
 }
 
-/* Who gave up did not wait for long enough to say that the connection is dead. It is found out all
- * the same, by an answer that nobody waits for: the next call is not lost in it. */
-static void half_open_found_after_the_only_caller_left(void **state) {
-    (void)state;
+/* A caller that gave up had not waited long enough to prove the connection dead. An overdue reply
+ * still proves it, so the next call does not use that connection. */
+CASE(half_open_found_after_the_only_caller_left) {
     hf_options options = scene_options();
     options.cmd_timeout_ms = 2500; /* what comes before the silence is answered within it */
     options.ping_ms = 3600000;
@@ -292,8 +259,7 @@ static void half_open_found_after_the_only_caller_left(void **state) {
     end(&pair);
 }
 
-static void U35_black_hole_in_each_direction(void **state) {
-    (void)state;
+CASE(U35_black_hole_in_each_direction) {
     for (int direction = 1; direction <= 3; direction++) {
         hf_options options = pinging_options();
         options.connect_timeout_ms = HANG_MS;
@@ -304,12 +270,9 @@ static void U35_black_hole_in_each_direction(void **state) {
         size_t before = proxy_connections(pair.proxy);
         proxy_blackhole(pair.proxy, (direction & 1) != 0, (direction & 2) != 0);
         struct proxy *proxy = pair.proxy;
-        int64_t until_ms = now_ms() + HANG_MS;
-        while (proxy_connections(proxy) == before) { /* until it has given one up */
-            assert_true(now_ms() < until_ms);
-            sleep_ms(1);
-        }
-        assert_int_equal(hf_lock_release(pair.held), HF_OK); /* heard by nobody */
+        assert_true(
+            WAIT_FOR(proxy_connections(proxy) != before, HANG_MS)); /* it has given one up */
+        assert_int_equal(hf_lock_release(pair.held), HF_OK);        /* heard by nobody */
         assert_false(atomic_load(&call.done));
         proxy_heal(proxy);
         int64_t start_ms = now_ms();
@@ -331,8 +294,7 @@ static size_t count_words(struct scene_log *log, const char *words) {
 }
 
 /* While the server is down it is tried again and again, but with growing pauses. */
-static void down_is_no_tight_loop(void **state) {
-    (void)state;
+CASE(down_is_no_tight_loop) {
     struct scene_log log;
     hf_options options = scene_options();
     options.connect_timeout_ms = ENDURING_MS;
@@ -356,43 +318,32 @@ static void down_is_no_tight_loop(void **state) {
     scene_log_end(&log);
 }
 
-static void refused_and_back_while_waiting(void **state) {
-    (void)state;
-    struct pair pair;
+PAIR_CASE(refused_and_back_while_waiting) {
     struct scene_call call;
-    begin(&pair, NULL);
-    begin_waiting(&pair, &call);
-    proxy_refuse(pair.proxy, true);
-    proxy_cut_all(pair.proxy);
-    assert_int_equal(hf_lock_release(pair.held), HF_OK); /* heard by nobody */
-    sleep_ms(300);
-    assert_false(atomic_load(&call.done));
-    proxy_refuse(pair.proxy, false);
+    begin_waiting(pair, &call);
+    proxy_refuse(pair->proxy, true);
+    proxy_cut_all(pair->proxy);
+    assert_int_equal(hf_lock_release(pair->held), HF_OK); /* heard by nobody */
+    assert_true(HOLDS_FOR(!atomic_load(&call.done), 300));
+    proxy_refuse(pair->proxy, false);
     int64_t start_ms = now_ms();
     assert_int_equal(scene_join(&call), HF_OK);
     assert_true(now_ms() - start_ms < AT_ONCE_MS);
-    end(&pair);
 }
 
-static void refused_from_the_start(void **state) {
-    (void)state;
-    struct pair pair;
+PAIR_CASE(refused_from_the_start) {
     struct scene_call call;
-    begin(&pair, NULL);
-    proxy_refuse(pair.proxy, true);
-    assert_int_equal(hf_ping(pair.client), HF_EUNREACH);
+    proxy_refuse(pair->proxy, true);
+    assert_int_equal(hf_ping(pair->client), HF_EUNREACH);
     assert_int_not_equal(hf_last_error()->sys_errno, 0);
-    assert_string_equal(hf_last_error()->node, proxy_socket(pair.proxy));
-    scene_acquire(&call, pair.lock, HF_FOREVER, NULL);
-    sleep_ms(100);
-    assert_false(atomic_load(&call.done));
-    proxy_refuse(pair.proxy, false);
+    assert_string_equal(hf_last_error()->node, proxy_socket(pair->proxy));
+    scene_acquire(&call, pair->lock, HF_FOREVER, NULL);
+    assert_true(HOLDS_FOR(!atomic_load(&call.done), 100));
+    proxy_refuse(pair->proxy, false);
     assert_int_equal(scene_join(&call), HF_OK);
-    end(&pair);
 }
 
-static void server_restarted(void **state) {
-    (void)state;
+CASE(server_restarted) {
     struct server *server = server_start(NULL);
     hf_client *client = scene_open(server_url(server), NULL);
     hf_lock *lock = scene_lock(client, "again");
@@ -414,22 +365,4 @@ static void server_restarted(void **state) {
     server_free(server);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(U33_pubsub_killed_while_waiting),
-        cmocka_unit_test(U33_pubsub_killed_and_subscribed_again),
-        cmocka_unit_test(killed_while_idle),
-        cmocka_unit_test(killed_while_holding),
-        cmocka_unit_test(killed_under_load),
-        cmocka_unit_test(U35_half_open_pubsub),
-        cmocka_unit_test(U35_half_open_control),
-        cmocka_unit_test(U35_half_open_command_connection_while_idle),
-        cmocka_unit_test(half_open_found_after_the_only_caller_left),
-        cmocka_unit_test(U35_black_hole_in_each_direction),
-        cmocka_unit_test(down_is_no_tight_loop),
-        cmocka_unit_test(refused_and_back_while_waiting),
-        cmocka_unit_test(refused_from_the_start),
-        cmocka_unit_test(server_restarted),
-    };
-    return cmocka_run_group_tests(tests, scene_start_server, scene_stop_server);
-}
+RUN_CASES(scene_start_server, scene_stop_server)

@@ -3,6 +3,7 @@
  * threads have whatever the default of the process is.
  */
 #include "net/scene.h"
+#include "support/case.h"
 #include "support/new_lock.h"
 
 #include <limits.h>
@@ -59,8 +60,7 @@ static hf_lock *hold(hf_client *client) {
     return lock;
 }
 
-static void a_caller_needs_what_the_header_says(void **state) {
-    (void)state;
+CASE(a_caller_needs_as_much_as_the_header_says) {
     hf_client *client = scene_open(server_tcp_url(scene_server()), NULL);
     hf_lock *held = hold(client);
     assert_true(works_with_stack(LEAST_STACK, call_everything, client));
@@ -84,8 +84,7 @@ static bool is_set(void *arg) {
 }
 
 /* Where the process makes all its threads small, ours are not. */
-static void our_threads_do_not_take_a_small_default(void **state) {
-    (void)state;
+CASE(our_threads_do_not_take_a_small_default) {
     pthread_attr_t before, small;
     atomic_int called = 0;
     assert_int_equal(pthread_getattr_default_np(&before), 0);
@@ -105,10 +104,4 @@ static void our_threads_do_not_take_a_small_default(void **state) {
     pthread_attr_destroy(&before);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_caller_needs_what_the_header_says),
-        cmocka_unit_test(our_threads_do_not_take_a_small_default),
-    };
-    return cmocka_run_group_tests(tests, scene_start_server, scene_stop_server);
-}
+RUN_CASES(scene_start_server, scene_stop_server)

@@ -1,10 +1,12 @@
 /*
- * TLS: whom we believe, whom we do not, and what we say then.
+ * TLS: which certificates are accepted, which are refused, and with which error.
  *
- * Every server is a real one with certificates made for this run. A refusal is HF_ETLS, comes at once (it would be the
- * same the next time) and names the reason; nothing of ours has been sent to the server by then.
+ * All servers are real, with certificates made for this run. A refusal is HF_ETLS, comes at once (a
+ * retry would fail in the same way) and names the reason; by then the client has sent the server no
+ * command.
  */
 #include "net/scene.h"
+#include "support/case.h"
 #include "support/front.h"
 #include "support/hostile.h"
 #include "support/tls.h"
@@ -105,8 +107,7 @@ static struct server *server_with(const struct certificate_options *options) {
 
 /* ---- Names ---- */
 
-static void right_names(void **state) {
-    (void)state;
+CASE(right_names) {
     hf_options options = trusting_options();
     assert_accepted(server, "localhost", "", &options);
     assert_accepted(server, "LOCALHOST", "", &options);
@@ -114,20 +115,18 @@ static void right_names(void **state) {
     assert_accepted(server, "127.0.0.1", "?tls_server_name=db.example.test", &options);
 }
 
-static void wrong_name(void **state) {
-    (void)state;
+CASE(wrong_name) {
     hf_options options = trusting_options();
     assert_refused(server, "localhost", "?tls_server_name=other.test", &options, "mismatch");
     assert_refused(server, "localhost", "?tls_server_name=a.b.example.test", &options, "mismatch");
     assert_refused(server, "127.0.0.1", "?tls_server_name=127.0.0.2", &options, "mismatch");
     struct server *other = server_with(&(struct certificate_options){.names = "DNS:other.test"});
-    assert_refused(other, "localhost", "", &options, "not accepted for 'localhost'");
+    assert_refused(other, "localhost", "", &options, "rejected for 'localhost'");
     server_free(other);
 }
 
 /* An address has to be in the certificate as an address, a name as a name. */
-static void address_is_no_name(void **state) {
-    (void)state;
+CASE(address_is_no_name) {
     hf_options options = trusting_options();
     struct server *name = server_with(&(struct certificate_options){.names = "DNS:127.0.0.1"});
     assert_refused(name, "127.0.0.1", "", &options, "IP address mismatch");
@@ -139,8 +138,7 @@ static void address_is_no_name(void **state) {
 }
 
 /* OpenSSL would take no name for any, and one that begins with a dot for whatever ends like it. */
-static void names_that_are_none(void **state) {
-    (void)state;
+CASE(names_that_are_none) {
     char long_name[300];
     memset(long_name, 'n', sizeof long_name);
     long_name[sizeof long_name - 1] = '\0';
@@ -153,8 +151,7 @@ static void names_that_are_none(void **state) {
 }
 
 /* A server of many names has to know which one is wanted (SNI). An address is no name, and is not sent. */
-static void the_name_is_asked_for(void **state) {
-    (void)state;
+CASE(the_name_is_asked_for) {
     static const struct {
         const char *host, *query, *asked_for;
     } rows[] = {{"localhost", "", "localhost"},
@@ -179,56 +176,51 @@ static void the_name_is_asked_for(void **state) {
 
 /* ---- Chains and times ---- */
 
-static void untrusted_authority(void **state) {
-    (void)state;
+CASE(untrusted_authority) {
     hf_options options = scene_options();
     options.tls_ca_file = authority_file(stranger);
-    assert_refused(server, "localhost", "", &options, "not accepted for 'localhost'");
+    assert_refused(server, "localhost", "", &options, "rejected for 'localhost'");
     options.tls_ca_file = NULL; /* the system's CAs do not know it either */
-    assert_refused(server, "localhost", "", &options, "not accepted");
+    assert_refused(server, "localhost", "", &options, "was rejected");
 }
 
-static void authorities_in_a_directory(void **state) {
-    (void)state;
+CASE(authorities_in_a_directory) {
     hf_options options = scene_options();
     options.tls_ca_dir = authority_dir(ca);
     assert_accepted(server, "localhost", "", &options);
     options.tls_ca_dir = authority_dir(stranger);
-    assert_refused(server, "localhost", "", &options, "not accepted");
+    assert_refused(server, "localhost", "", &options, "was rejected");
     options.tls_ca_file = authority_file(ca); /* both count */
     assert_accepted(server, "localhost", "", &options);
 }
 
 /* Those of the system count if nothing else is said, and only then. (OpenSSL finds them by this variable, too.) */
-static void authorities_of_the_system(void **state) {
-    (void)state;
+CASE(authorities_of_the_system) {
     hf_options options = scene_options();
     assert_int_equal(setenv("SSL_CERT_FILE", authority_file(ca), 1), 0);
     assert_accepted(server, "localhost", "", &options);
     options.tls_ca_file = authority_file(stranger);
-    assert_refused(server, "localhost", "", &options, "not accepted");
+    assert_refused(server, "localhost", "", &options, "was rejected");
     options.tls_ca_file = NULL;
     options.tls_ca_dir = authority_dir(stranger);
-    assert_refused(server, "localhost", "", &options, "not accepted");
+    assert_refused(server, "localhost", "", &options, "was rejected");
     assert_int_equal(unsetenv("SSL_CERT_FILE"), 0);
 }
 
-/* A url that says whom to trust is not widened by the program's options. */
-static void authorities_of_the_url(void **state) {
-    (void)state;
+/* Options of the program do not add CAs to those that the url names. */
+CASE(authorities_of_the_url) {
     char query[256];
     hf_options options = scene_options();
     options.tls_ca_dir = authority_dir(ca);
     snprintf(query, sizeof query, "?tls_ca_file=%s", authority_file(stranger));
-    assert_refused(server, "localhost", query, &options, "not accepted");
+    assert_refused(server, "localhost", query, &options, "was rejected");
     options.tls_ca_dir = NULL;
     options.tls_ca_file = authority_file(ca);
     snprintf(query, sizeof query, "?tls_ca_dir=%s", authority_dir(stranger));
-    assert_refused(server, "localhost", query, &options, "not accepted");
+    assert_refused(server, "localhost", query, &options, "was rejected");
 }
 
-static void expired_certificate(void **state) {
-    (void)state;
+CASE(expired_certificate) {
     hf_options options = trusting_options();
     struct server *old = server_with(
         &(struct certificate_options){.names = EVERY_NAME, .since_s = -7200, .until_s = -3600});
@@ -241,8 +233,7 @@ static void expired_certificate(void **state) {
 }
 
 /* Nothing but a certificate that is trusted gets to see the password. */
-static void refused_server_learns_nothing(void **state) {
-    (void)state;
+CASE(refused_server_learns_nothing) {
     char url[256];
     struct scene_log log;
     hf_options options = scene_options();
@@ -257,15 +248,14 @@ static void refused_server_learns_nothing(void **state) {
     assert_int_equal(scene_ping_async(client), HF_ETLS);
     hf_close(client);
     assert_int_equal(server_commands(server), before);
-    assert_true(scene_log_contains(&log, "not accepted"));
+    assert_true(scene_log_contains(&log, "was rejected"));
     assert_false(scene_log_contains(&log, "sesame"));
     scene_log_end(&log);
 }
 
 /* ---- The opt-out ---- */
 
-static void without_verification(void **state) {
-    (void)state;
+CASE(without_verification) {
     struct scene_log log;
     hf_options options = scene_options();
     options.tls_ca_file = authority_file(stranger);
@@ -277,13 +267,12 @@ static void without_verification(void **state) {
     options = scene_options();
     options.flags = HF_TLS_INSECURE;
     assert_accepted(server, "localhost", "", &options);
-    assert_refused(server, "localhost", "?tls_verify=full", &options, "not accepted");
+    assert_refused(server, "localhost", "?tls_verify=full", &options, "was rejected");
 }
 
 /* ---- Certificates of clients ---- */
 
-static void client_certificate_required(void **state) {
-    (void)state;
+CASE(client_certificate_required) {
     static const char *const versions[] = {"tls-protocols TLSv1.2", "tls-protocols TLSv1.3"};
     for (size_t i = 0; i < 2; i++) {
         const char *config[] = {versions[i], NULL};
@@ -316,8 +305,7 @@ static void client_certificate_required(void **state) {
 
 /* ---- Versions ---- */
 
-static void lowest_version(void **state) {
-    (void)state;
+CASE(lowest_version) {
     hf_options options = trusting_options();
     const char *old_config[] = {"tls-protocols TLSv1.2", NULL};
     struct server *old =
@@ -333,10 +321,9 @@ static void lowest_version(void **state) {
 
 /* ---- The other side of the mistake ---- */
 
-/* A server without TLS takes our greeting for the beginning of a command, and waits for the rest of it. Whoever gives up first,
+/* A server without TLS takes our greeting for the beginning of a command, and waits for the rest of it. A caller that gives up first,
  * the caller or the connection, the words are the same. */
-static void server_without_tls(void **state) {
-    (void)state;
+CASE(server_without_tls) {
     hf_options options = trusting_options();
     /* Longer than the machine may pause: before our greeting is out there is nothing to be said about TLS. */
     options.cmd_timeout_ms = 1000;
@@ -351,17 +338,18 @@ static void server_without_tls(void **state) {
         assert_int_equal(hf_open(url, &options, &client), HF_OK);
         hf_lock *lock = scene_lock(client, "clear");
         int err = hf_lock_acquire_for(lock, waits_ms[i]);
-        if (err != HF_EUNREACH || strstr(hf_last_error()->text, "no answer to TLS") == NULL)
+        if (err != HF_EUNREACH ||
+            strstr(hf_last_error()->text, "no answer to the TLS handshake") == NULL)
             fail_msg("%zu: %s: %s", i, hf_error_name(err), hf_last_error()->text);
         assert_int_equal(hf_ping(client), HF_EUNREACH);
-        assert_non_null(strstr(hf_last_error()->text, "no answer to TLS"));
+        assert_non_null(strstr(hf_last_error()->text, "no answer to the TLS handshake"));
         hf_lock_free(lock);
         hf_close(client);
     }
     server_free(clear);
 }
 
-/* Says one thing to whoever comes, until the listening socket is shut down. */
+/* Says one thing to every client, until the listening socket is shut down. */
 static void *say_in_clear(void *arg) {
     static const char words[] = "-ERR Protocol error: unbalanced quotes in request\r\n";
     int listener = *(const int *)arg, fd;
@@ -374,9 +362,8 @@ static void *say_in_clear(void *arg) {
     return NULL;
 }
 
-/* What answers, but not in TLS, is told at once. */
-static void answer_in_clear(void **state) {
-    (void)state;
+/* A server that answers without TLS is reported at once. */
+CASE(answer_in_clear) {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof at;
     int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -401,8 +388,7 @@ static void answer_in_clear(void **state) {
     close(listener);
 }
 
-static void tls_server_asked_in_clear(void **state) {
-    (void)state;
+CASE(tls_server_asked_in_clear) {
     char url[256];
     hf_options options = scene_options();
     hf_client *client = NULL;
@@ -416,8 +402,7 @@ static void tls_server_asked_in_clear(void **state) {
 }
 
 /* Not every implementation ends it without a word. */
-static void tls_alert_in_clear(void **state) {
-    (void)state;
+CASE(tls_alert_in_clear) {
     static const struct hostile_reply alert = {"\x15\x03\x03\x00\x02\x02\x46", 7};
     struct hostile *hostile = hostile_start_script(&alert, 1);
     hf_client *client = scene_open(hostile_url(hostile), NULL);
@@ -429,30 +414,29 @@ static void tls_alert_in_clear(void **state) {
 
 /* ---- Files ---- */
 
-static void bad_files(void **state) {
-    (void)state;
+CASE(bad_files) {
     struct certificate *locked =
         authority_issue(ca, &(struct certificate_options){.passphrase = "secret"});
     hf_options options = scene_options();
     options.tls_ca_file = "/nonexistent/ca.pem";
     assert_cannot_open(&options, "/nonexistent/ca.pem: No such file or directory");
     options.tls_ca_file = certificate_key(mine); /* no certificate in it */
-    assert_cannot_open(&options, "CA certificates");
+    assert_cannot_open(&options, "the CA ");
     options.tls_ca_file = NULL;
     options.tls_ca_dir = "/nonexistent";
-    assert_cannot_open(&options, "not there");
+    assert_cannot_open(&options, "does not exist");
     options.tls_ca_dir = NULL;
 
     options.tls_key_file = certificate_key(mine);
-    assert_cannot_open(&options, "without its certificate");
+    assert_cannot_open(&options, "tls_key_file needs tls_cert_file");
     options.tls_cert_file = certificate_file(mine);
     options.tls_key_file = certificate_key(theirs);
-    assert_cannot_open(&options, "key of the client certificate");
+    assert_cannot_open(&options, "the client certificate's key");
     options.tls_key_file = NULL; /* there is no key in the file of the certificate */
-    assert_cannot_open(&options, "key of the client certificate");
+    assert_cannot_open(&options, "the client certificate's key");
     options.tls_cert_file = certificate_file(locked);
     options.tls_key_file = certificate_key(locked); /* nobody is asked for the passphrase */
-    assert_cannot_open(&options, "key of the client certificate");
+    assert_cannot_open(&options, "the client certificate's key");
     assert_non_null(strstr(hf_last_error()->text, "is encrypted"));
 
     options = scene_options();
@@ -461,8 +445,7 @@ static void bad_files(void **state) {
 }
 
 /* For a url without TLS they mean nothing: a program may set them always. */
-static void options_without_tls(void **state) {
-    (void)state;
+CASE(options_without_tls) {
     hf_options options = scene_options();
     options.tls_ca_file = "/nonexistent/ca.pem";
     hf_client *client = scene_open(server_url(server), &options);
@@ -472,8 +455,7 @@ static void options_without_tls(void **state) {
 
 /* An application may be in the middle of something with OpenSSL: we neither leave errors in its thread's queue nor
  * stumble over what it left there. */
-static void leaves_no_openssl_errors(void **state) {
-    (void)state;
+CASE(leaves_no_openssl_errors) {
     hf_options options = trusting_options();
     char url[256];
     hf_client *client = NULL;
@@ -490,29 +472,4 @@ static void leaves_no_openssl_errors(void **state) {
     hf_close(client);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(right_names),
-        cmocka_unit_test(wrong_name),
-        cmocka_unit_test(address_is_no_name),
-        cmocka_unit_test(names_that_are_none),
-        cmocka_unit_test(the_name_is_asked_for),
-        cmocka_unit_test(untrusted_authority),
-        cmocka_unit_test(authorities_in_a_directory),
-        cmocka_unit_test(authorities_of_the_system),
-        cmocka_unit_test(authorities_of_the_url),
-        cmocka_unit_test(expired_certificate),
-        cmocka_unit_test(refused_server_learns_nothing),
-        cmocka_unit_test(without_verification),
-        cmocka_unit_test(client_certificate_required),
-        cmocka_unit_test(lowest_version),
-        cmocka_unit_test(server_without_tls),
-        cmocka_unit_test(answer_in_clear),
-        cmocka_unit_test(tls_server_asked_in_clear),
-        cmocka_unit_test(tls_alert_in_clear),
-        cmocka_unit_test(bad_files),
-        cmocka_unit_test(options_without_tls),
-        cmocka_unit_test(leaves_no_openssl_errors),
-    };
-    return cmocka_run_group_tests(tests, begin, end);
-}
+RUN_CASES(begin, end)

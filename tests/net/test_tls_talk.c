@@ -7,6 +7,7 @@
  * TLS end is our own (support/front.h), with a real server behind it.
  */
 #include "net/scene.h"
+#include "support/case.h"
 #include "support/front.h"
 
 #include <stdio.h>
@@ -59,8 +60,7 @@ static void assert_works(struct talk *talk) {
     assert_int_equal(scene_ping_async(talk->client), HF_OK);
 }
 
-static void new_keys(void **state) {
-    (void)state;
+CASE(new_keys) {
     struct talk talk;
     start(&talk, false);
     for (int i = 0; i < 30; i++) {
@@ -72,15 +72,14 @@ static void new_keys(void **state) {
     stop(&talk);
 }
 
-static void new_keys_while_idle(void **state) {
-    (void)state;
+CASE(new_keys_while_idle) {
     struct talk talk;
     start(&talk, false);
     for (int i = 0; i < 3; i++) {
         assert_works(&talk);
         front_update_keys(talk.front);
         front_send_tickets(talk.front);
-        sleep_ms(IDLE_MS);
+        scene_stay_idle(IDLE_MS);
     }
     assert_works(&talk);
     assert_int_equal(scene_stats(talk.client).reconnects, 0);
@@ -105,8 +104,7 @@ static void *work(void *arg) {
 }
 
 /* Readers and writers at the same time, while every key changes. */
-static void new_keys_under_load(void **state) {
-    (void)state;
+CASE(new_keys_under_load) {
     enum { WORKERS = 8, KEYS = 200 };
     struct talk talk;
     struct worker workers[WORKERS];
@@ -126,15 +124,14 @@ static void new_keys_under_load(void **state) {
         assert_int_equal(workers[i].result, HF_OK);
         hf_lock_free(workers[i].lock);
     }
-    /* One that has rested, with something to read and somebody who has not left the seat yet, is given up:
+    /* One that has rested, with something to read and a driver that has not left yet, is given up:
      * on a busy machine that happens now and then, and not with every key. */
     assert_true(scene_stats(talk.client).reconnects < KEYS / 10);
     stop(&talk);
 }
 
 /* Refused: the other side may end the connection for that, and we make another. */
-static void another_handshake(void **state) {
-    (void)state;
+CASE(another_handshake) {
     struct talk talk;
     start(&talk, true);
     for (int i = 0; i < 3; i++) {
@@ -142,35 +139,33 @@ static void another_handshake(void **state) {
         front_renegotiate(talk.front);
         assert_works(&talk);
         front_renegotiate(talk.front);
-        sleep_ms(IDLE_MS);
+        scene_stay_idle(IDLE_MS);
     }
     assert_works(&talk);
     stop(&talk);
 }
 
 /* What came while nothing was asked is not the answer to the next command. */
-static void unasked_data_while_idle(void **state) {
-    (void)state;
+CASE(unasked_data_while_idle) {
     struct talk talk;
     start(&talk, false);
     assert_works(&talk);
     size_t before = front_connections(talk.front);
     front_say(talk.front, "*3\r\n:1\r\n:1\r\n:1\r\n");
-    sleep_ms(IDLE_MS);
+    scene_stay_idle(IDLE_MS);
     assert_works(&talk);
     assert_int_equal(front_connections(talk.front), before + 2); /* both that were there */
     stop(&talk);
 }
 
 /* A goodbye without an end: the connection is not used any more, not even for one command. */
-static void goodbye_while_idle(void **state) {
-    (void)state;
+CASE(goodbye_while_idle) {
     struct talk talk;
     start(&talk, false);
     assert_works(&talk);
     size_t before = front_connections(talk.front);
     front_say_goodbye(talk.front);
-    sleep_ms(IDLE_MS);
+    scene_stay_idle(IDLE_MS);
     assert_works(&talk);
     assert_int_equal(front_connections(talk.front), before + 2);
     assert_int_equal(scene_stats(talk.client).unknowns, 0);
@@ -179,8 +174,7 @@ static void goodbye_while_idle(void **state) {
 
 /* Talk does not hide the end behind it: what must not be sent twice is not sent into a dead
  * connection. */
-static void end_behind_talk(void **state) {
-    (void)state;
+CASE(end_behind_talk) {
     struct talk talk;
     hf_sem *semaphore = NULL;
     start(&talk, false);
@@ -197,8 +191,7 @@ static void end_behind_talk(void **state) {
 
 /* Every request for new keys is answered. A server that asks and asks and reads no answer does not
  * get our memory. */
-static void endless_new_keys(void **state) {
-    (void)state;
+CASE(endless_new_keys) {
     struct talk talk;
     start(&talk, false);
     assert_int_equal(scene_ping_async(talk.client), HF_OK); /* the keeper's connection only */
@@ -209,16 +202,4 @@ static void endless_new_keys(void **state) {
     stop(&talk);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(new_keys),
-        cmocka_unit_test(new_keys_while_idle),
-        cmocka_unit_test(new_keys_under_load),
-        cmocka_unit_test(another_handshake),
-        cmocka_unit_test(unasked_data_while_idle),
-        cmocka_unit_test(goodbye_while_idle),
-        cmocka_unit_test(end_behind_talk),
-        cmocka_unit_test(endless_new_keys),
-    };
-    return cmocka_run_group_tests(tests, begin, end);
-}
+RUN_CASES(begin, end)

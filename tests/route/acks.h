@@ -2,7 +2,7 @@
  *
  * Include as "route/acks.h". One set of servers for all tests of a program (acks_start); each finds it whole
  * and empty. What has to be confirmed has ten seconds for it, what must not be has a fraction of one: then
- * replicas are frozen, and whoever waits for them waits in vain. Where one is frozen and the other has to
+ * replicas are frozen, and a waiter for them waits in vain. Where one is frozen and the other has to
  * confirm, that one has half of it. */
 #ifndef HF_TEST_ROUTE_ACKS_H
 #define HF_TEST_ROUTE_ACKS_H

@@ -85,6 +85,26 @@ void ring_replicate(struct ring *ring, struct server *primary) {
     assert_true(wait_until(has_replicated, primary, HANG_MS));
 }
 
+struct ring_move ring_move_of(struct ring *ring, const char *name) {
+    struct ring_move move = {.ring = ring, .slot = shards_slot(ring->shards, name)};
+    move.from = shards_owner(ring->shards, move.slot);
+    move.to = shards_other(ring->shards, move.from);
+    return move;
+}
+
+void ring_open_slot(const struct ring_move *move) {
+    shards_open_slot(move->ring->shards, move->slot, move->from, move->to);
+}
+
+void ring_move_key(const struct ring_move *move, const char *key) {
+    shards_move_key(move->ring->shards, move->from, move->to, key);
+}
+
+void ring_close_slot(const struct ring_move *move) {
+    shards_move_keys(move->ring->shards, move->slot, move->from, move->to);
+    shards_close_slot(move->ring->shards, move->slot, move->from, move->to);
+}
+
 struct listened {
     struct server *server;
     const char *name;
@@ -92,7 +112,8 @@ struct listened {
 
 static bool any_channel(struct server *server, const char *question, const char *name) {
     char line[128];
-    snprintf(line, sizeof line, "%s *{%s}*", question, name);
+    bool braced = strchr(name, '{') != NULL; /* then its channels add none */
+    snprintf(line, sizeof line, braced ? "%s *%s*" : "%s *{%s}*", question, name);
     redisReply *reply = cmd(server, line);
     bool any = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements > 0;
     if (reply != NULL)

@@ -11,6 +11,7 @@
 #define HF_TEST_ROUTE_RING_H
 
 #include "route/scene.h"
+#include "support/case.h"
 #include "support/shards.h"
 
 struct ring {
@@ -29,6 +30,19 @@ int ring_stop(void **state);
 /* The options are those of scene_options() unless given. */
 void ring_begin(struct ring *ring, const hf_options *given);
 void ring_end(struct ring *ring);
+#define RING_CASE(name) CASE_IN(name, struct ring, r, ring_begin, ring_end, NULL)
+#define RING_CASE_WITH(name, ...) CASE_WITH(name, struct ring, r, ring_begin, ring_end, __VA_ARGS__)
+
+/* The slot of a name, and where it goes. */
+struct ring_move {
+    struct ring *ring;
+    unsigned slot;
+    struct server *from, *to;
+};
+struct ring_move ring_move_of(struct ring *ring, const char *name);
+void ring_open_slot(const struct ring_move *move);
+void ring_move_key(const struct ring_move *move, const char *key);
+void ring_close_slot(const struct ring_move *move); /* with what is still in it */
 
 /* A name that this server, or one that is served by another, has the slot of. `name` has room for 32. */
 void ring_name_at(struct ring *ring, const struct server *server, const char *stem, char *name);
@@ -36,7 +50,7 @@ void ring_name_at(struct ring *ring, const struct server *server, const char *st
 /* Everything that was written at a primary is at its replica, too. */
 void ring_replicate(struct ring *ring, struct server *primary);
 
-/* Whether somebody listens for a lock at a server; `name` without braces. */
+/* Whether somebody listens for a lock at a server. */
 bool ring_wait_listened(struct server *server, const char *name);
 
 #endif

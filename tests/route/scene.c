@@ -75,8 +75,40 @@ static bool has_replicated(void *primary) {
     return cmd_int(primary, "WAIT 2 1000") == WATCHED_SERVERS - 1;
 }
 
+void scene_replicate_from(struct server *primary) {
+    assert_true(wait_until(has_replicated, primary, HANG_MS));
+}
+
+const any_kind scene_kinds[SCENE_KINDS] = {HF_PLAIN,
+                                           HF_PLAIN | HF_NONREENTRANT,
+                                           HF_PLAIN | HF_SPIN,
+                                           HF_PLAIN | HF_FENCED,
+                                           HF_FAIR,
+                                           HF_READ,
+                                           HF_WRITE,
+                                           HF_STRING};
+
+any_kind scene_rival_of(any_kind kind) {
+    return kind == HF_READ ? HF_WRITE : kind;
+}
+
+void scene_acquire(hf_lock *lock, int64_t lease_ms, hf_result *result) {
+    hf_acquire_options options = HF_ACQUIRE_INIT;
+    options.lease_ms = lease_ms;
+    assert_int_equal(hf_lock_acquire_with(lock, &options, result), HF_OK);
+}
+
+void scene_release_held(hf_lock *lock, hf_lock *rival) {
+    assert_int_equal(hf_lock_try(rival), HF_EBUSY);
+    assert_true(hf_lock_remaining_ms(lock) > 0);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    assert_int_equal(hf_lock_try(rival), HF_OK);
+    hf_lock_free(lock);
+    hf_lock_free(rival);
+}
+
 void scene_replicate(struct scene *scene) {
-    assert_true(wait_until(has_replicated, watched_primary(scene->watched), HANG_MS));
+    scene_replicate_from(watched_primary(scene->watched));
 }
 
 struct server *scene_kill_primary(struct scene *scene) {
@@ -91,7 +123,7 @@ void scene_on_event(hf_lock *lock, const hf_event *event, void *arg) {
     if (event->kind != HF_EVENT_LOST)
         return;
     snprintf(events->reason, sizeof events->reason, "%s", event->reason);
-    atomic_store(&events->told_ms, now_ms());
+    atomic_store(&events->notified_ms, now_ms());
     atomic_fetch_add(&events->losses, 1);
 }
 
@@ -103,6 +135,13 @@ struct losses {
 static bool are_lost(void *arg) {
     const struct losses *losses = arg;
     return atomic_load(&losses->events->losses) >= losses->at_least;
+}
+
+hf_lock *scene_watched_lock(hf_client *client, any_kind kind, const char *name,
+                            struct scene_events *events) {
+    hf_lock *lock = scene_lock(client, kind, name);
+    assert_int_equal(hf_lock_on_lost(lock, scene_on_event, events), HF_OK);
+    return lock;
 }
 
 bool scene_wait_losses(struct scene_events *events, int at_least) {

@@ -4,6 +4,7 @@
 
 #include "support/hostile.h"
 #include "support/proxy.h"
+#include "support/server.h"
 #include "support/wait.h"
 
 #include <pthread.h>
@@ -132,4 +133,21 @@ void scripted_hide(struct scripted *s, bool hidden) {
     proxy_refuse(s->proxy, hidden);
     if (hidden)
         proxy_cut_all(s->proxy);
+}
+
+struct server *scripted_servers[2];
+
+int scripted_start_servers(void **state) {
+    const struct server_options options = {.tcp = true};
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        scripted_servers[i] = server_start(&options);
+    return 0;
+}
+
+int scripted_stop_servers(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++)
+        server_free(scripted_servers[i]);
+    return 0;
 }

@@ -13,6 +13,12 @@
 #include <stdint.h>
 
 #define SCRIPTED_NAME "guards"
+#define LOCALHOST "127.0.0.1"
+
+/* Two servers with a port, for it to name; and cmocka's group functions that start and end them. */
+extern struct server *scripted_servers[2];
+int scripted_start_servers(void **state);
+int scripted_stop_servers(void **state);
 
 struct scripted;
 

@@ -1,7 +1,11 @@
 /*
- * Acknowledgement of acquires: what is waited for, what is undone, and what is refused. With real replicas.
+ * Replica acks of acquires: what waits for them, what is undone, and what is refused. With real
+ * replicas.
  */
 #include "route/acks.h"
+#include "route/scene.h"
+#include "support/case.h"
+#include "support/crowd.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -11,8 +15,7 @@
 /* ---- Who waits for what ---- */
 
 /* Nobody asked for it: no WAIT, whatever is done. */
-static void off_sends_no_wait(void **state) {
-    (void)state;
+CASE(off_sends_no_wait) {
     hf_client *client = acks_begin("watchdog_ms=300000");
     struct monitor *monitor = monitor_start(trio_primary(acks_trio));
     hf_lock *lock = acks_lock(client, HF_PLAIN, "off");
@@ -33,21 +36,13 @@ static void off_sends_no_wait(void **state) {
 }
 
 /* Each kind of lock; its release waits for nobody. */
-static void both_confirm_each_kind(void **state) {
-    (void)state;
-    static const any_kind kinds[] = {HF_PLAIN,
-                                     HF_PLAIN | HF_NONREENTRANT,
-                                     HF_PLAIN | HF_SPIN,
-                                     HF_PLAIN | HF_FENCED,
-                                     HF_FAIR,
-                                     HF_READ,
-                                     HF_WRITE};
+CASE(both_confirm_each_kind) {
     hf_client *client = acks_begin("acks=2" PATIENT);
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+    for (size_t i = 0; i < SCENE_KINDS; i++) {
         char name[16];
         hf_result result = HF_RESULT_INIT;
         snprintf(name, sizeof name, "kind-%zu", i);
-        hf_lock *lock = acks_lock(client, kinds[i], name);
+        hf_lock *lock = acks_lock(client, scene_kinds[i], name);
         assert_int_equal(hf_lock_acquire_with(lock, NULL, &result), HF_OK);
         assert_int_equal(result.acked, 2);
         for (int r = 0; r < 2; r++)
@@ -62,8 +57,7 @@ static void both_confirm_each_kind(void **state) {
     hf_close(client);
 }
 
-static void a_group_is_confirmed(void **state) {
-    (void)state;
+CASE(a_group_is_confirmed) {
     hf_client *client = acks_begin("acks=2" PATIENT);
     const hf_bytes values[] = {{"a", 1}, {"b", 1}};
     hf_result result = HF_RESULT_INIT;
@@ -77,8 +71,7 @@ static void a_group_is_confirmed(void **state) {
     hf_close(client);
 }
 
-static void one_of_two_is_enough_for_one(void **state) {
-    (void)state;
+CASE(one_of_two_is_enough_for_one) {
     hf_client *client = acks_begin("acks=1" PATIENT);
     hf_lock *lock = acks_lock(client, HF_PLAIN, "one");
     hf_result result = HF_RESULT_INIT;
@@ -90,8 +83,7 @@ static void one_of_two_is_enough_for_one(void **state) {
     hf_close(client);
 }
 
-static void report_only_tells(void **state) {
-    (void)state;
+CASE(report_changes_nothing) {
     hf_client *client = acks_begin("acks=report" BRIEF);
     hf_lock *lock = acks_lock(client, HF_PLAIN, "told");
     hf_result result = HF_RESULT_INIT;
@@ -108,8 +100,7 @@ static void report_only_tells(void **state) {
 /* ---- Too few ---- */
 
 /* One attempt. It fails, and leaves nothing. */
-static void U88_too_few_is_undone(void **state) {
-    (void)state;
+CASE(U88_too_few_is_undone) {
     hf_client *client = acks_begin("acks=2" HALF_IN_VAIN);
     hf_lock *lock = acks_lock(client, HF_PLAIN, "few");
     trio_freeze(acks_trio, 1);
@@ -124,9 +115,8 @@ static void U88_too_few_is_undone(void **state) {
 }
 
 /* What was held before stays. */
-static void a_nested_one_is_undone_alone(void **state) {
-    (void)state;
-    static const any_kind kinds[] = {HF_PLAIN, HF_FAIR, HF_READ, HF_WRITE};
+CASE(a_nested_one_is_undone_alone) {
+    static const any_kind kinds[] = {HF_PLAIN, HF_FAIR, HF_READ, HF_WRITE, HF_STRING};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         hf_client *client = acks_begin("acks=2" BRIEF);
         hf_lock *lock = acks_lock(client, kinds[i], "nested");
@@ -148,9 +138,8 @@ static void a_nested_one_is_undone_alone(void **state) {
 }
 
 /* It tries again while there is time, holding nothing meanwhile: others get it. */
-static void waits_until_there_are_enough(void **state) {
-    (void)state;
-    static const any_kind kinds[] = {HF_PLAIN, HF_FAIR};
+CASE(waits_until_there_are_enough) {
+    static const any_kind kinds[] = {HF_PLAIN, HF_FAIR, HF_STRING};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         hf_client *client = acks_begin("acks=2" BRIEF);
         hf_client *other = acks_open("acks=off" BRIEF);
@@ -174,8 +163,7 @@ static void waits_until_there_are_enough(void **state) {
     }
 }
 
-static void a_wait_ends_without_them(void **state) {
-    (void)state;
+CASE(a_wait_ends_without_them) {
     hf_client *client = acks_begin("acks=2&connect_timeout_ms=4000" BRIEF);
     hf_lock *lock = acks_lock(client, HF_PLAIN, "ends");
     trio_freeze(acks_trio, 1);
@@ -188,8 +176,7 @@ static void a_wait_ends_without_them(void **state) {
 }
 
 /* The server refuses by itself when it has too few. */
-static void a_server_that_wants_replicas(void **state) {
-    (void)state;
+CASE(a_server_that_wants_replicas) {
     hf_client *client = acks_begin("acks=1" PATIENT);
     hf_lock *lock = acks_lock(client, HF_PLAIN, "wanted");
     cmd_ok(trio_primary(acks_trio), "CONFIG SET min-replicas-to-write 3");
@@ -203,10 +190,9 @@ static void a_server_that_wants_replicas(void **state) {
     hf_close(client);
 }
 
-/* ---- Each call by itself; in line; things ---- */
+/* ---- Each call by itself; in the queue; things ---- */
 
-static void a_call_can_ask_for_more(void **state) {
-    (void)state;
+CASE(a_call_can_ask_for_more) {
     hf_client *client = acks_begin("acks=1" PATIENT);
     hf_lock *lock = acks_lock(client, HF_PLAIN, "call");
     hf_acquire_options options = HF_ACQUIRE_INIT;
@@ -224,8 +210,7 @@ static void a_call_can_ask_for_more(void **state) {
 }
 
 /* A grant by message is confirmed before it is one. */
-static void a_fair_grant_is_confirmed(void **state) {
-    (void)state;
+CASE(a_fair_grant_is_confirmed) {
     hf_client *client = acks_begin("acks=2" PATIENT);
     hf_client *other = acks_open("acks=2" PATIENT);
     hf_lock *first = acks_lock(client, HF_FAIR, "fair"),
@@ -247,8 +232,7 @@ static void a_fair_grant_is_confirmed(void **state) {
 }
 
 /* Of a number nothing can be undone: it is only told. */
-static void a_semaphore_only_tells(void **state) {
-    (void)state;
+CASE(a_semaphore_only_reports) {
     hf_client *client = acks_begin("acks=2" HALF_IN_VAIN);
     hf_result result = HF_RESULT_INIT;
     hf_sem *sem;
@@ -268,8 +252,7 @@ static void a_semaphore_only_tells(void **state) {
 /* ---- Together ---- */
 
 /* One is out; the others wait for it, and go together with one behind them all. */
-static void those_that_come_meanwhile_share_one(void **state) {
-    (void)state;
+CASE(later_callers_share_one_lookup) {
     enum { MANY = 63 };
     hf_client *client = acks_begin("acks=2" PATIENT);
     hf_lock *locks[MANY + 1];
@@ -313,11 +296,10 @@ static void *lock_and_release(void *arg) {
     return (void *)(intptr_t)failures;
 }
 
-static void threads_share_them(void **state) {
-    (void)state;
+CASE(threads_share_them) {
     hf_client *client = acks_begin("acks=1" PATIENT);
     hf_lock *locks[THREADS];
-    pthread_t threads[THREADS];
+    struct crowd crowd = {0};
     for (int i = 0; i < THREADS; i++) {
         char name[16];
         snprintf(name, sizeof name, "thread-%d", i);
@@ -325,13 +307,10 @@ static void threads_share_them(void **state) {
     }
     long long before = server_calls(trio_primary(acks_trio), "wait");
     for (int i = 0; i < THREADS; i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, lock_and_release, locks[i]), 0);
-    for (int i = 0; i < THREADS; i++) {
-        void *failures;
-        pthread_join(threads[i], &failures);
-        assert_int_equal((intptr_t)failures, 0);
+        crowd_add(&crowd, lock_and_release, locks[i]);
+    crowd_join(&crowd);
+    for (int i = 0; i < THREADS; i++)
         hf_lock_free(locks[i]);
-    }
     assert_true(server_calls(trio_primary(acks_trio), "wait") - before < THREADS * ROUNDS);
     hf_close(client);
 }
@@ -344,15 +323,14 @@ static void refuse(const char *url, int err, const char *words) {
     assert_non_null(strstr(hf_last_error()->text, words));
 }
 
-static void what_makes_no_sense_is_refused(void **state) {
-    (void)state;
+CASE(senseless_options_are_refused) {
     trio_heal(acks_trio);
-    refuse(trio_url(acks_trio, "acks=all"), HF_EINVAL, "write a number");
+    refuse(trio_url(acks_trio, "acks=all"), HF_EINVAL, "give a number instead");
     refuse(trio_url(acks_trio, "acks=0"), HF_EINVAL, "a number of replicas (1 .. 100)");
-    refuse(trio_url(acks_trio, "acks=some"), HF_EINVAL, "the option acks is");
+    refuse(trio_url(acks_trio, "acks=some"), HF_EINVAL, "the option acks must be");
     refuse(trio_url(acks_trio, "acks=1&acks=2"), HF_EINVAL, "twice");
     refuse(trio_url(acks_trio, "ack_disk=1"), HF_EINVAL, "on or off");
-    refuse("redis://a?acks=1 redis://b redis://c", HF_EINVAL, "of a quorum each server counts");
+    refuse("redis://a?acks=1 redis://b redis://c", HF_EINVAL, "acks cannot be used with a quorum");
     hf_client *client;
     hf_lock *lock;
     hf_acquire_options options = HF_ACQUIRE_INIT;
@@ -367,8 +345,7 @@ static void what_makes_no_sense_is_refused(void **state) {
 }
 
 /* Confirmed on disk, where the server knows that; else said so, and undone. */
-static void on_disk_where_that_can_be_asked(void **state) {
-    (void)state;
+CASE(on_disk_where_that_can_be_asked) {
     hf_client *client = acks_begin("acks=1&ack_disk=on" PATIENT);
     hf_lock *lock = acks_lock(client, HF_PLAIN, "disk");
     assert_int_equal(hf_lock_try(lock),
@@ -407,8 +384,7 @@ static bool knows_waitaof(void) {
 }
 
 /* On the disks of the primary and of both replicas. Redis 7.2 and later, Valkey. */
-static void on_the_disks_of_all(void **state) {
-    (void)state;
+CASE(on_the_disks_of_all) {
     if (!knows_waitaof())
         skip();
     hf_client *client = acks_begin("acks=2&ack_disk=on" PATIENT);
@@ -431,26 +407,4 @@ static void on_the_disks_of_all(void **state) {
     hf_close(client);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(off_sends_no_wait),
-        cmocka_unit_test(both_confirm_each_kind),
-        cmocka_unit_test(a_group_is_confirmed),
-        cmocka_unit_test(one_of_two_is_enough_for_one),
-        cmocka_unit_test(report_only_tells),
-        cmocka_unit_test(U88_too_few_is_undone),
-        cmocka_unit_test(a_nested_one_is_undone_alone),
-        cmocka_unit_test(waits_until_there_are_enough),
-        cmocka_unit_test(a_wait_ends_without_them),
-        cmocka_unit_test(a_server_that_wants_replicas),
-        cmocka_unit_test(a_call_can_ask_for_more),
-        cmocka_unit_test(a_fair_grant_is_confirmed),
-        cmocka_unit_test(a_semaphore_only_tells),
-        cmocka_unit_test(those_that_come_meanwhile_share_one),
-        cmocka_unit_test(threads_share_them),
-        cmocka_unit_test(what_makes_no_sense_is_refused),
-        cmocka_unit_test(on_disk_where_that_can_be_asked),
-        cmocka_unit_test(on_the_disks_of_all),
-    };
-    return cmocka_run_group_tests_name("route.acks", tests, acks_start, acks_stop);
-}
+RUN_CASES(acks_start, acks_stop)

@@ -1,27 +1,28 @@
 /*
  * Acknowledgement when something goes wrong: renewals that nobody confirms, a primary that is demoted, a connection
- * that is lost between a script and its WAIT, and whoever stops waiting. With real replicas.
+ * that is lost between a script and its WAIT, and the client that stops waiting. With real replicas.
  */
 #include "route/acks.h"
+#include "support/case.h"
 
 #include <string.h>
 
-struct told {
+struct notified {
     atomic_int warnings, losses;
     atomic_int warnings_before; /* the first loss */
 };
 
 static void on_event(hf_lock *lock, const hf_event *event, void *arg) {
-    struct told *told = arg;
+    struct notified *notified = arg;
     (void)lock;
-    if (event->kind == HF_EVENT_LOST && atomic_load(&told->losses) == 0)
-        atomic_store(&told->warnings_before, atomic_load(&told->warnings));
-    atomic_fetch_add(&told->warnings, event->kind == HF_EVENT_WARNING);
-    atomic_fetch_add(&told->losses, event->kind == HF_EVENT_LOST);
+    if (event->kind == HF_EVENT_LOST && atomic_load(&notified->losses) == 0)
+        atomic_store(&notified->warnings_before, atomic_load(&notified->warnings));
+    atomic_fetch_add(&notified->warnings, event->kind == HF_EVENT_WARNING);
+    atomic_fetch_add(&notified->losses, event->kind == HF_EVENT_LOST);
 }
 
 static bool is_lost(void *arg) {
-    return atomic_load(&((struct told *)arg)->losses) > 0;
+    return atomic_load(&((struct notified *)arg)->losses) > 0;
 }
 
 /* ---- Renewals ---- */
@@ -34,15 +35,14 @@ static void wait_for_an_unconfirmed_renewal(hf_client *client) {
 
 /* The server has it for longer each time, and that counts for nothing. One that asks nobody is not
  * concerned. */
-static void a_deadline_is_not_moved_without_them(void **state) {
-    (void)state;
-    struct told told = {0}, none = {0};
+CASE(a_deadline_is_not_moved_without_them) {
+    struct notified notified = {0}, none = {0};
     hf_client *client = acks_begin("acks=1&watchdog_ms=9000&cmd_timeout_ms=30000");
     hf_lock *lock = acks_lock(client, HF_PLAIN, "deadline");
     hf_lock *alone = acks_lock(client, HF_PLAIN, "alone");
     hf_acquire_options off = HF_ACQUIRE_INIT;
     off.acks = HF_ACKS_OFF;
-    assert_int_equal(hf_lock_on_lost(lock, on_event, &told), HF_OK);
+    assert_int_equal(hf_lock_on_lost(lock, on_event, &notified), HF_OK);
     assert_int_equal(hf_lock_on_lost(alone, on_event, &none), HF_OK);
     assert_int_equal(hf_lock_acquire_with(alone, &off, NULL), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
@@ -51,11 +51,11 @@ static void a_deadline_is_not_moved_without_them(void **state) {
     int64_t there_ms = pttl(trio_primary(acks_trio), "deadline");
     int64_t deadline_ms = now_ms() + hf_lock_remaining_ms(lock);
     assert_true(there_ms > hf_lock_remaining_ms(lock));
-    assert_true(wait_until(is_lost, &told, ACKS_HANG_MS));
+    assert_true(wait_until(is_lost, &notified, ACKS_HANG_MS));
     int64_t late_ms = now_ms() - deadline_ms;
     assert_true(late_ms >= -1);
-    /* Somebody who got no time on the processor when it was to be warned is told of the loss alone. */
-    assert_true(atomic_load(&told.warnings_before) == 1 || late_ms > 500);
+    /* A holder that got no processor when its warning was due is notified of the loss only. */
+    assert_true(atomic_load(&notified.warnings_before) == 1 || late_ms > 500);
     assert_int_equal(hf_lock_release(lock), HF_ELOST);
     assert_true(acks_wait_free("deadline"));
     assert_int_equal(hf_lock_release(alone), HF_OK);
@@ -75,12 +75,11 @@ static bool is_renewed(void *arg) {
     return acks_stats(renewals->client).renewals > renewals->more_than;
 }
 
-static void a_later_renewal_makes_up_for_it(void **state) {
-    (void)state;
-    struct told told = {0};
+CASE(a_later_renewal_makes_up_for_it) {
+    struct notified notified = {0};
     hf_client *client = acks_begin("acks=1&watchdog_ms=12000&cmd_timeout_ms=30000");
     hf_lock *lock = acks_lock(client, HF_PLAIN, "later");
-    assert_int_equal(hf_lock_on_lost(lock, on_event, &told), HF_OK);
+    assert_int_equal(hf_lock_on_lost(lock, on_event, &notified), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     trio_freeze(acks_trio, 2);
     wait_for_an_unconfirmed_renewal(client);
@@ -88,13 +87,12 @@ static void a_later_renewal_makes_up_for_it(void **state) {
     trio_thaw(acks_trio);
     assert_true(wait_until(is_renewed, &renewals, ACKS_HANG_MS));
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    assert_int_equal(atomic_load(&told.losses), 0);
+    assert_int_equal(atomic_load(&notified.losses), 0);
     hf_lock_free(lock);
     hf_close(client);
 }
 
-static void an_extension_without_them_is_none(void **state) {
-    (void)state;
+CASE(an_extension_without_them_is_none) {
     hf_client *client = acks_begin("acks=1" BRIEF);
     hf_lock *lock = acks_lock(client, HF_PLAIN, "extend");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
@@ -107,16 +105,16 @@ static void an_extension_without_them_is_none(void **state) {
     hf_close(client);
 }
 
-/* Another has taken over, and these two do not hear of it. Who asks replicas has lost the lock when the other side gives
- * it away; who does not ask goes on believing, and two hold it, as the documentation says. */
-static void U89_cut_off_beside_the_old_primary(void **state) {
-    (void)state;
+/* Another server has taken over, and these two do not learn of it. A client with acks has lost the
+ * lock before the other side grants it again; a client without acks still believes that it holds
+ * the lock, and two hold it, as documented. */
+CASE(U89_cut_off_beside_the_old_primary) {
     hf_client *asking = acks_begin("acks=2&watchdog_ms=4500&cmd_timeout_ms=30000");
     hf_client *trusting = acks_open("watchdog_ms=4500&cmd_timeout_ms=30000"), *other;
     hf_lock *asked = acks_lock(asking, HF_PLAIN, "asked");
     hf_lock *trusted = acks_lock(trusting, HF_PLAIN, "trusted");
-    struct told told = {0};
-    assert_int_equal(hf_lock_on_lost(asked, on_event, &told), HF_OK);
+    struct notified notified = {0};
+    assert_int_equal(hf_lock_on_lost(asked, on_event, &notified), HF_OK);
     assert_int_equal(hf_lock_acquire(trusted), HF_OK);
     assert_int_equal(hf_lock_acquire(asked),
                      HF_OK); /* so the one before it is at the replicas, too */
@@ -128,7 +126,7 @@ static void U89_cut_off_beside_the_old_primary(void **state) {
     assert_int_equal(hf_lock_remaining_ms(asked), 0);
     assert_int_equal(hf_lock_acquire_for(second, ACKS_HANG_MS), HF_OK);
     assert_true(hf_lock_remaining_ms(trusted) > 0);
-    assert_true(wait_until(is_lost, &told, ACKS_HANG_MS));
+    assert_true(wait_until(is_lost, &notified, ACKS_HANG_MS));
     assert_int_equal(hf_lock_release(asked), HF_ELOST);
     assert_int_equal(hf_lock_release(trusted), HF_OK);
     hf_lock_free(asked);
@@ -150,8 +148,7 @@ static void warm_up(hf_client *client, const char *name) {
     hf_lock_free(lock);
 }
 
-static void demoted_meanwhile(void **state) {
-    (void)state;
+CASE(demoted_meanwhile) {
     hf_client *client = acks_begin("acks=1" PATIENT);
     hf_lock *lock = acks_lock(client, HF_PLAIN, "demoted");
     hf_result result = HF_RESULT_INIT;
@@ -169,8 +166,7 @@ static void demoted_meanwhile(void **state) {
 }
 
 /* A WAIT on another connection would speak of other writes: the script is sent again, and writes. */
-static void a_connection_lost_in_between(void **state) {
-    (void)state;
+CASE(a_connection_lost_in_between) {
     hf_client *client = acks_begin("acks=2" PATIENT);
     hf_result result = HF_RESULT_INIT;
     warm_up(client, "warm");
@@ -196,8 +192,7 @@ static void a_connection_lost_in_between(void **state) {
 }
 
 /* Those that were gathered behind it were not sent, and go on at once. */
-static void what_was_gathered_goes_on(void **state) {
-    (void)state;
+CASE(gathered_renewals_continue) {
     enum { MANY = 8 };
     hf_client *client = acks_begin("acks=2" PATIENT);
     hf_lock *locks[MANY];
@@ -225,8 +220,7 @@ static void what_was_gathered_goes_on(void **state) {
     hf_close(client);
 }
 
-static void cancelled_meanwhile(void **state) {
-    (void)state;
+CASE(cancelled_meanwhile) {
     hf_client *client = acks_begin("acks=2" PATIENT);
     hf_lock *lock = acks_lock(client, HF_PLAIN, "cancelled");
     trio_freeze(acks_trio, 2);
@@ -242,8 +236,7 @@ static void cancelled_meanwhile(void **state) {
 }
 
 /* It waits for the answer, and leaves nothing behind: no lease would end before this test does. */
-static void closed_meanwhile(void **state) {
-    (void)state;
+CASE(closed_meanwhile) {
     hf_client *client =
         acks_begin("acks=2&cmd_timeout_ms=30000&ack_timeout_ms=1000&watchdog_ms=300000");
     hf_lock *lock = acks_lock(client, HF_PLAIN, "closed");
@@ -258,8 +251,7 @@ static void closed_meanwhile(void **state) {
 }
 
 /* The pause between two attempts ends as well. */
-static void cancelled_in_a_pause(void **state) {
-    (void)state;
+CASE(cancelled_in_a_pause) {
     hf_client *client = acks_begin("acks=2" BRIEF);
     hf_lock *lock = acks_lock(client, HF_PLAIN, "pause");
     trio_freeze(acks_trio, 2);
@@ -273,18 +265,4 @@ static void cancelled_in_a_pause(void **state) {
     hf_close(client);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_deadline_is_not_moved_without_them),
-        cmocka_unit_test(a_later_renewal_makes_up_for_it),
-        cmocka_unit_test(an_extension_without_them_is_none),
-        cmocka_unit_test(U89_cut_off_beside_the_old_primary),
-        cmocka_unit_test(demoted_meanwhile),
-        cmocka_unit_test(a_connection_lost_in_between),
-        cmocka_unit_test(what_was_gathered_goes_on),
-        cmocka_unit_test(cancelled_meanwhile),
-        cmocka_unit_test(closed_meanwhile),
-        cmocka_unit_test(cancelled_in_a_pause),
-    };
-    return cmocka_run_group_tests_name("route.acks_faults", tests, acks_start, acks_stop);
-}
+RUN_CASES(acks_start, acks_stop)

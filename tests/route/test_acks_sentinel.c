@@ -3,6 +3,7 @@
  * replica has confirmed is there after a failover. With real servers and sentinels.
  */
 #include "route/scene.h"
+#include "support/case.h"
 
 #include <stdio.h>
 
@@ -35,36 +36,27 @@ static struct server *a_replica(struct scene *s) {
 }
 
 /* As many as the sentinels say are up: two, and without one of them one. */
-static void all_is_what_sentinels_say(void **state) {
-    (void)state;
-    struct scene s;
-    hf_options options = options_with(HF_ACKS_ALL);
-    scene_begin(&s, &options);
-    hf_lock *lock = scene_lock(s.client, HF_PLAIN, "all");
+SCENE_CASE_WITH(sentinels_decide, options_with(HF_ACKS_ALL)) {
+    hf_lock *lock = scene_lock(s->client, HF_PLAIN, "all");
     struct asked asked = {.lock = lock, .acked = 2};
-    scene_replicate(&s);
+    scene_replicate(s);
     assert_true(wait_until(have_confirmed, &asked, HANG_MS));
-    server_kill(a_replica(&s));
+    server_kill(a_replica(s));
     asked.acked = 1;
     assert_true(wait_until(have_confirmed, &asked, HANG_MS));
     hf_lock_free(lock);
-    scene_end(&s);
 }
 
 /* Both replicas have it, so whichever becomes the primary has it, too. */
-static void U88_what_was_confirmed_is_there_after_a_failover(void **state) {
-    (void)state;
-    struct scene s;
+SCENE_CASE_WITH(U88_a_confirmed_hold_survives_a_failover, options_with(2)) {
     struct scene_events events = {0};
-    hf_options options = options_with(2);
-    scene_begin(&s, &options);
-    hf_lock *lock = scene_lock(s.client, HF_PLAIN, "confirmed");
-    hf_lock *rival = scene_lock(s.rival, HF_PLAIN, "confirmed");
+    hf_lock *lock = scene_lock(s->client, HF_PLAIN, "confirmed");
+    hf_lock *rival = scene_lock(s->rival, HF_PLAIN, "confirmed");
     hf_acquire_options one = HF_ACQUIRE_INIT;
     assert_int_equal(hf_lock_on_lost(lock, scene_on_event, &events), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    scene_kill_primary(&s);
-    assert_true(scene_wait_switches(s.client, 1));
+    scene_kill_primary(s);
+    assert_true(scene_wait_switches(s->client, 1));
     one.wait_ms = 0;
     one.acks = HF_ACKS_OFF;
     assert_int_equal(hf_lock_acquire_with(rival, &one, NULL), HF_EBUSY);
@@ -72,13 +64,6 @@ static void U88_what_was_confirmed_is_there_after_a_failover(void **state) {
     assert_int_equal(atomic_load(&events.losses), 0);
     hf_lock_free(lock);
     hf_lock_free(rival);
-    scene_end(&s);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(all_is_what_sentinels_say),
-        cmocka_unit_test(U88_what_was_confirmed_is_there_after_a_failover),
-    };
-    return cmocka_run_group_tests_name("route.acks_sentinel", tests, scene_start, scene_stop);
-}
+RUN_CASES(scene_start, scene_stop)

@@ -3,59 +3,35 @@
  * servers.
  */
 #include "route/ring.h"
+#include "support/case.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const any_kind kinds[] = {HF_PLAIN,
-                                 HF_PLAIN | HF_NONREENTRANT,
-                                 HF_PLAIN | HF_SPIN,
-                                 HF_PLAIN | HF_FENCED,
-                                 HF_FAIR,
-                                 HF_READ,
-                                 HF_WRITE};
-#define KINDS (sizeof kinds / sizeof kinds[0])
-
-static any_kind rival_of(any_kind kind) {
-    return kind == HF_READ ? HF_WRITE : kind;
-}
-
 /* ---- Killed ---- */
 
 /* Of each kind one with a watchdog and one with a lease, all at the primary that dies. */
-static void killed_while_held(void **state) {
-    (void)state;
-    struct ring r;
-    ring_begin(&r, NULL);
-    struct server *old = shards_owner(r.shards, 0);
-    hf_lock *locks[2 * KINDS], *rivals[2 * KINDS];
-    for (size_t i = 0; i < 2 * KINDS; i++) {
+RING_CASE(killed_while_held) {
+    struct server *old = shards_owner(r->shards, 0);
+    hf_lock *locks[2 * SCENE_KINDS], *rivals[2 * SCENE_KINDS];
+    for (size_t i = 0; i < 2 * SCENE_KINDS; i++) {
         char stem[16], name[32];
         snprintf(stem, sizeof stem, "held-%zu", i);
-        ring_name_at(&r, old, stem, name);
-        hf_acquire_options options = HF_ACQUIRE_INIT;
-        options.lease_ms = i % 2 == 0 ? HF_WATCHDOG : LONG_MS;
-        locks[i] = scene_lock(r.client, kinds[i / 2], name);
-        rivals[i] = scene_lock(r.rival, rival_of(kinds[i / 2]), name);
-        assert_int_equal(hf_lock_acquire_with(locks[i], &options, NULL), HF_OK);
+        ring_name_at(r, old, stem, name);
+        locks[i] = scene_lock(r->client, scene_kinds[i / 2], name);
+        rivals[i] = scene_lock(r->rival, scene_rival_of(scene_kinds[i / 2]), name);
+        scene_acquire(locks[i], i % 2 == 0 ? HF_WATCHDOG : LONG_MS, NULL);
     }
-    ring_replicate(&r, old);
-    shards_kill(r.shards, old);
-    assert_true(scene_wait_switches(r.client, 1));
-    for (size_t i = 0; i < 2 * KINDS; i++) {
-        assert_int_equal(hf_lock_try(rivals[i]), HF_EBUSY);
-        assert_true(hf_lock_remaining_ms(locks[i]) > 0);
-        assert_int_equal(hf_lock_release(locks[i]), HF_OK);
-        assert_int_equal(hf_lock_try(rivals[i]), HF_OK);
-        hf_lock_free(locks[i]);
-        hf_lock_free(rivals[i]);
-    }
-    assert_int_equal(scene_stats(r.client).losses, 0);
-    ring_end(&r);
+    ring_replicate(r, old);
+    shards_kill(r->shards, old);
+    assert_true(scene_wait_switches(r->client, 1));
+    for (size_t i = 0; i < 2 * SCENE_KINDS; i++)
+        scene_release_held(locks[i], rivals[i]);
+    assert_int_equal(scene_stats(r->client).losses, 0);
 }
 
-/* The waiter is heard at the new primary, and then told of the release. */
+/* The waiter subscribes at the new primary, and is then notified of the release. */
 static void killed_while_waited_for(any_kind kind) {
     struct ring r;
     struct scene_waiter waiter;
@@ -77,59 +53,48 @@ static void killed_while_waited_for(any_kind kind) {
     ring_end(&r);
 }
 
-static void killed_while_a_plain_one_is_waited_for(void **state) {
-    (void)state;
+CASE(killed_while_a_plain_one_is_waited_for) {
     killed_while_waited_for(HF_PLAIN);
 }
 
-static void killed_while_a_fair_one_is_waited_for(void **state) {
-    (void)state;
+CASE(killed_while_a_fair_one_is_waited_for) {
     killed_while_waited_for(HF_FAIR);
 }
 
-static void killed_before_a_release(void **state) {
-    (void)state;
-    struct ring r;
-    ring_begin(&r, NULL);
-    hf_lock *lock = scene_lock(r.client, HF_PLAIN, "released");
+RING_CASE(killed_before_a_release) {
+    hf_lock *lock = scene_lock(r->client, HF_PLAIN, "released");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    struct server *old = shards_owner_of(r.shards, "released");
-    ring_replicate(&r, old);
+    struct server *old = shards_owner_of(r->shards, "released");
+    ring_replicate(r, old);
     server_kill(old);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    struct server *primary = shards_owner_of(r.shards, "released");
+    struct server *primary = shards_owner_of(r->shards, "released");
     assert_ptr_not_equal(primary, old);
     assert_false(key_exists(primary, "released"));
     hf_lock_free(lock);
-    ring_end(&r);
 }
 
 /* It was only stopped, and nobody at the new one is kept out by what it does when it wakes. */
-static void frozen_while_held(void **state) {
-    (void)state;
-    struct ring r;
-    ring_begin(&r, NULL);
-    hf_lock *lock = scene_lock(r.client, HF_PLAIN, "frozen");
-    hf_lock *rival = scene_lock(r.rival, HF_PLAIN, "frozen");
+RING_CASE(frozen_while_held) {
+    hf_lock *lock = scene_lock(r->client, HF_PLAIN, "frozen");
+    hf_lock *rival = scene_lock(r->rival, HF_PLAIN, "frozen");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    struct server *old = shards_owner_of(r.shards, "frozen");
-    ring_replicate(&r, old);
+    struct server *old = shards_owner_of(r->shards, "frozen");
+    ring_replicate(r, old);
     server_freeze(old);
     assert_int_equal(hf_lock_extend(lock, LONG_MS), HF_OK); /* where somebody answers */
     server_unfreeze(old);
     assert_int_equal(hf_lock_try(rival), HF_EBUSY);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_int_equal(hf_lock_try(rival), HF_OK);
-    assert_int_equal(scene_stats(r.client).losses, 0);
+    assert_int_equal(scene_stats(r->client).losses, 0);
     hf_lock_free(lock);
     hf_lock_free(rival);
-    ring_end(&r);
 }
 
-/* Nothing is held, and what is under way waits for replicas, as it may: that the server itself is silent is noticed all the
- * same, long before a command's time is up. */
-static void frozen_while_replicas_are_to_confirm(void **state) {
-    (void)state;
+/* Nothing is held, and the commands in flight wait for replicas, as they may. The client still
+ * notices that the server itself is silent, long before the request timeout. */
+CASE(frozen_while_replicas_are_to_confirm) {
     struct ring r;
     hf_options options = scene_options();
     options.acks = HF_ACKS_REPORT;
@@ -149,14 +114,4 @@ static void frozen_while_replicas_are_to_confirm(void **state) {
     ring_end(&r);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(killed_while_held),
-        cmocka_unit_test(killed_while_a_plain_one_is_waited_for),
-        cmocka_unit_test(killed_while_a_fair_one_is_waited_for),
-        cmocka_unit_test(killed_before_a_release),
-        cmocka_unit_test(frozen_while_held),
-        cmocka_unit_test(frozen_while_replicas_are_to_confirm),
-    };
-    return cmocka_run_group_tests(tests, ring_start_with_replicas, ring_stop);
-}
+RUN_CASES(ring_start_with_replicas, ring_stop)

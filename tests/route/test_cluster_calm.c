@@ -1,73 +1,51 @@
 /*
- * A cluster of three primaries with a replica each, in which nobody takes over by himself: everything works
- * everywhere, a primary and its replica change places by hand without anybody noticing, and a shard that is gone takes
- * no other with it. With real servers, which are patient with each other.
+ * A cluster of three primaries with a replica each, without automatic failover: every kind works on
+ * every shard, a manual failover goes unnoticed, and a dead shard affects no other. With real
+ * servers and long cluster timeouts.
  */
 #include "route/ring.h"
+#include "support/case.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static const any_kind kinds[] = {HF_PLAIN,
-                                 HF_PLAIN | HF_NONREENTRANT,
-                                 HF_PLAIN | HF_SPIN,
-                                 HF_PLAIN | HF_FENCED,
-                                 HF_FAIR,
-                                 HF_READ,
-                                 HF_WRITE};
-#define KINDS (sizeof kinds / sizeof kinds[0])
-
-static any_kind rival_of(any_kind kind) {
-    return kind == HF_READ ? HF_WRITE : kind;
-}
-
 /* ---- Nothing happens ---- */
 
 /* Each kind at each primary. */
-static void every_kind_of_lock_everywhere(void **state) {
-    (void)state;
-    struct ring r;
-    ring_begin(&r, NULL);
-    for (size_t i = 0; i < KINDS; i++)
+RING_CASE(every_kind_of_lock_everywhere) {
+    for (size_t i = 0; i < SCENE_KINDS; i++)
         for (int round = 0; round < 6; round++) {
             char name[32];
             snprintf(name, sizeof name, "kind-%zu-%d", i, round);
-            hf_lock *lock = scene_lock(r.client, kinds[i], name);
-            hf_lock *rival = scene_lock(r.rival, rival_of(kinds[i]), name);
+            hf_lock *lock = scene_lock(r->client, scene_kinds[i], name);
+            hf_lock *rival = scene_lock(r->rival, scene_rival_of(scene_kinds[i]), name);
             assert_int_equal(hf_lock_acquire(lock), HF_OK);
             assert_int_equal(hf_lock_try(rival), HF_EBUSY);
             assert_int_equal(hf_lock_extend(lock, LONG_MS), HF_OK);
-            assert_true(key_exists(shards_owner_of(r.shards, name), name));
+            assert_true(key_exists(shards_owner_of(r->shards, name), name));
             assert_int_equal(hf_lock_release(lock), HF_OK);
             assert_int_equal(hf_lock_try(rival), HF_OK);
             assert_int_equal(hf_lock_release(rival), HF_OK);
             hf_lock_free(lock);
             hf_lock_free(rival);
         }
-    assert_int_equal(scene_stats(r.client).redirects, 0);
-    assert_int_equal(scene_stats(r.client).switches, 0);
-    ring_end(&r);
+    assert_int_equal(scene_stats(r->client).redirects, 0);
+    assert_int_equal(scene_stats(r->client).switches, 0);
 }
 
 /* Each shard has its own, and the map says how many are up. */
-static void replicas_of_each_shard_confirm(void **state) {
-    (void)state;
-    struct ring r;
-    hf_options options = scene_options();
-    options.acks = HF_ACKS_ALL;
-    options.ack_timeout_ms = 5000;
-    ring_begin(&r, &options);
+RING_CASE_WITH(replicas_of_each_shard_confirm, scene_options(), options.acks = HF_ACKS_ALL,
+               options.ack_timeout_ms = 5000) {
     for (int i = 0; i < 12; i++) {
         char name[32];
         hf_result result = HF_RESULT_INIT;
         snprintf(name, sizeof name, "confirmed-%d", i);
-        hf_lock *lock = scene_lock(r.client, kinds[i % (int)KINDS], name);
+        hf_lock *lock = scene_lock(r->client, scene_kinds[i % (int)SCENE_KINDS], name);
         assert_int_equal(hf_lock_acquire_with(lock, NULL, &result), HF_OK);
         assert_int_equal(result.acked, 1);
         assert_int_equal(hf_lock_release(lock), HF_OK);
         hf_lock_free(lock);
     }
-    ring_end(&r);
 }
 
 static void use_things(hf_client *client, int round) {
@@ -97,31 +75,23 @@ static void use_things(hf_client *client, int round) {
     hf_latch_free(latch);
 }
 
-static void every_other_thing_everywhere(void **state) {
-    (void)state;
-    struct ring r;
-    ring_begin(&r, NULL);
+RING_CASE(every_other_thing_everywhere) {
     for (int round = 0; round < 6; round++)
-        use_things(r.client, round);
-    ring_end(&r);
+        use_things(r->client, round);
 }
 
 /* Braces that are no pair with something between would put the parts of a lock into several slots. */
-static void U05_U06_names_that_split_are_refused(void **state) {
-    (void)state;
+RING_CASE(U05_U06_names_that_split_are_refused) {
     static const char *const split[] = {"a{b", "a{}b", "}a"};
-    struct ring r;
     hf_lock *lock;
     hf_latch *latch;
-    ring_begin(&r, NULL);
     for (size_t i = 0; i < sizeof split / sizeof split[0]; i++)
-        assert_int_equal(hf_lock_new(r.client, split[i], &lock), HF_EINVAL);
-    assert_int_equal(hf_latch_new(r.client, "a{b}c", &latch), HF_EINVAL);
-    lock = scene_lock(r.client, HF_PLAIN | HF_FENCED, "a{b}c");
+        assert_int_equal(hf_lock_new(r->client, split[i], &lock), HF_EINVAL);
+    assert_int_equal(hf_latch_new(r->client, "a{b}c", &latch), HF_EINVAL);
+    lock = scene_lock(r->client, HF_PLAIN | HF_FENCED, "a{b}c");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     hf_lock_free(lock);
-    ring_end(&r);
 }
 
 /* ---- By hand ---- */
@@ -166,26 +136,23 @@ static void wait_for_rounds(struct busy *busy, int more) {
 }
 
 /* Nothing is lost, nobody hears of it, and no connection is. */
-static void by_hand_while_all_are_busy(void **state) {
-    (void)state;
+RING_CASE(by_hand_while_all_are_busy) {
     enum { BUSY = 3 };
-    struct ring r;
     struct busy busy[BUSY];
-    ring_begin(&r, NULL);
-    struct server *old = shards_owner_of(r.shards, "kept");
-    hf_lock *kept = scene_lock(r.client, HF_PLAIN, "kept");
+    struct server *old = shards_owner_of(r->shards, "kept");
+    hf_lock *kept = scene_lock(r->client, HF_PLAIN, "kept");
     assert_int_equal(hf_lock_acquire(kept), HF_OK);
     for (int i = 0; i < BUSY; i++) {
         char stem[16];
-        busy[i] = (struct busy){.client = r.client};
+        busy[i] = (struct busy){.client = r->client};
         snprintf(stem, sizeof stem, "busy-%d", i);
-        ring_name_at(&r, old, stem, busy[i].name);
+        ring_name_at(r, old, stem, busy[i].name);
         assert_int_equal(pthread_create(&busy[i].thread, NULL, be_busy, &busy[i]), 0);
     }
     for (int i = 0; i < BUSY; i++)
         wait_for_rounds(&busy[i], 20);
-    shards_fail_over(r.shards, old); /* once: servers vote for a shard every other timeout only */
-    assert_true(scene_wait_switches(r.client, 1));
+    shards_fail_over(r->shards, old); /* once: servers vote for a shard every other timeout only */
+    assert_true(scene_wait_switches(r->client, 1));
     for (int i = 0; i < BUSY; i++)
         wait_for_rounds(&busy[i], 20);
     for (int i = 0; i < BUSY; i++) {
@@ -194,27 +161,13 @@ static void by_hand_while_all_are_busy(void **state) {
         assert_int_equal(busy[i].wrong, HF_OK);
     }
     assert_int_equal(hf_lock_release(kept), HF_OK);
-    assert_int_equal(scene_stats(r.client).losses, 0);
-    assert_int_equal(scene_stats(r.client).reconnects, 0);
-    assert_true(scene_stats(r.client).redirects > 0);
+    assert_int_equal(scene_stats(r->client).losses, 0);
+    assert_int_equal(scene_stats(r->client).reconnects, 0);
+    assert_true(scene_stats(r->client).redirects > 0);
     hf_lock_free(kept);
-    ring_end(&r);
 }
 
 /* ---- Gone for good ---- */
-
-static void acquire(hf_lock *lock, int64_t lease_ms, hf_result *result) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
-    options.lease_ms = lease_ms;
-    assert_int_equal(hf_lock_acquire_with(lock, &options, result), HF_OK);
-}
-
-static hf_lock *watched_lock(hf_client *client, any_kind kind, const char *name,
-                             struct scene_events *events) {
-    hf_lock *lock = scene_lock(client, kind, name);
-    assert_int_equal(hf_lock_on_lost(lock, scene_on_event, events), HF_OK);
-    return lock;
-}
 
 struct renewed {
     hf_client *client;
@@ -227,30 +180,25 @@ static bool is_renewed(void *arg) {
 }
 
 /* Its holds are lost at their deadline; those of the others are renewed as if nothing had happened. */
-static void a_shard_that_is_gone_for_good(void **state) {
-    (void)state;
+RING_CASE_WITH(a_shard_that_is_gone_for_good, scene_options(), options.watchdog_ms = ENDURING_MS) {
     enum { EACH = 20 };
-    hf_options options = scene_options();
-    options.watchdog_ms = ENDURING_MS;
-    struct ring r;
     struct scene_events doomed = {0}, safe = {0};
     hf_lock *locks[SHARDS * EACH];
-    ring_begin(&r, &options);
-    struct server *old = shards_owner(r.shards, 0), *replica = shards_replica(r.shards, old);
-    struct server *others[] = {shards_owner(r.shards, 16384 / 2),
-                               shards_owner(r.shards, 16384 - 1)};
+    struct server *old = shards_owner(r->shards, 0), *replica = shards_replica(r->shards, old);
+    struct server *others[] = {shards_owner(r->shards, 16384 / 2),
+                               shards_owner(r->shards, 16384 - 1)};
     for (size_t i = 0; i < SHARDS * EACH; i++) {
         char stem[16], name[32];
         snprintf(stem, sizeof stem, "shard-%zu", i);
         bool lost = i % SHARDS == 0;
-        ring_name_at(&r, lost ? old : others[i % 2], stem, name);
-        locks[i] = watched_lock(r.client, HF_PLAIN, name, lost ? &doomed : &safe);
-        acquire(locks[i], HF_WATCHDOG, NULL);
+        ring_name_at(r, lost ? old : others[i % 2], stem, name);
+        locks[i] = scene_watched_lock(r->client, HF_PLAIN, name, lost ? &doomed : &safe);
+        scene_acquire(locks[i], HF_WATCHDOG, NULL);
     }
     server_kill(replica);
     server_kill(old);
     assert_true(scene_wait_losses(&doomed, EACH));
-    struct renewed renewed = {r.client, scene_stats(r.client).renewals + 2 * (SHARDS - 1) * EACH};
+    struct renewed renewed = {r->client, scene_stats(r->client).renewals + 2 * (SHARDS - 1) * EACH};
     assert_true(wait_until(is_renewed, &renewed, HANG_MS));
     assert_int_equal(atomic_load(&safe.losses), 0);
     assert_int_equal(atomic_load(&doomed.losses), EACH);
@@ -258,17 +206,6 @@ static void a_shard_that_is_gone_for_good(void **state) {
         assert_int_equal(hf_lock_release(locks[i]), i % SHARDS == 0 ? HF_ELOST : HF_OK);
         hf_lock_free(locks[i]);
     }
-    ring_end(&r);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_kind_of_lock_everywhere),
-        cmocka_unit_test(replicas_of_each_shard_confirm),
-        cmocka_unit_test(every_other_thing_everywhere),
-        cmocka_unit_test(U05_U06_names_that_split_are_refused),
-        cmocka_unit_test(by_hand_while_all_are_busy),
-        cmocka_unit_test(a_shard_that_is_gone_for_good),
-    };
-    return cmocka_run_group_tests(tests, ring_start_steady, ring_stop);
-}
+RUN_CASES(ring_start_steady, ring_stop)

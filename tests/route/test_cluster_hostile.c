@@ -1,10 +1,11 @@
 /*
- * Servers that send us in circles, to nobody, or nowhere at all; that talk nonsense, or refuse for a while.
- * Everything ends at its deadline, and what is refused is done once when it is not any more. The servers are
- * made up.
+ * Servers that redirect in circles, to dead addresses or to invalid ones; that send invalid
+ * replies, or refuse for a while. Every call ends at its deadline, and a refused command runs once
+ * when it is no longer refused. The servers are simulated.
  */
 #include "route/pretender.h"
 #include "route/scene.h"
+#include "support/case.h"
 
 #include <arpa/inet.h>
 #include <stdio.h>
@@ -72,63 +73,47 @@ static void hand_over(struct stage *s) {
 
 /* ---- Sent elsewhere ---- */
 
-static void sent_by_moved(void **state) {
-    (void)state;
-    struct stage s;
-    begin(&s);
-    hand_over(&s);
-    pretender_sends(s.one, PRETENDER_ALWAYS, "MOVED", pretender_port(s.other));
-    assert_int_equal(hf_sem_release(s.sem, 1), HF_OK);
-    assert_int_equal(pretender_scripts(s.one), 1);
-    assert_int_equal(pretender_scripts(s.other), 1);
-    assert_int_equal(pretender_askings(s.other), 0);
-    assert_int_equal(scene_stats(s.client).redirects, 1);
-    end(&s);
+CASE_IN(sent_by_moved, struct stage, s, begin, end) {
+    hand_over(s);
+    pretender_sends(s->one, PRETENDER_ALWAYS, "MOVED", pretender_port(s->other));
+    assert_int_equal(hf_sem_release(s->sem, 1), HF_OK);
+    assert_int_equal(pretender_scripts(s->one), 1);
+    assert_int_equal(pretender_scripts(s->other), 1);
+    assert_int_equal(pretender_askings(s->other), 0);
+    assert_int_equal(scene_stats(s->client).redirects, 1);
 }
 
 /* Without a host it means the one that says so. */
-static void sent_to_the_same_host(void **state) {
-    (void)state;
-    struct stage s;
+CASE_IN(sent_to_the_same_host, struct stage, s, begin, end) {
     char text[32];
-    begin(&s);
-    hand_over(&s);
-    snprintf(text, sizeof text, "-MOVED 1 :%d\r\n", pretender_port(s.other));
-    pretender_says(s.one, PRETENDER_ALWAYS, text);
-    assert_int_equal(hf_sem_release(s.sem, 1), HF_OK);
-    assert_int_equal(pretender_scripts(s.one), 1);
-    assert_int_equal(pretender_scripts(s.other), 1);
-    end(&s);
+    hand_over(s);
+    snprintf(text, sizeof text, "-MOVED 1 :%d\r\n", pretender_port(s->other));
+    pretender_says(s->one, PRETENDER_ALWAYS, text);
+    assert_int_equal(hf_sem_release(s->sem, 1), HF_OK);
+    assert_int_equal(pretender_scripts(s->one), 1);
+    assert_int_equal(pretender_scripts(s->other), 1);
 }
 
 /* The other is not known at first, nor is there a connection: it is asked for again until there is. */
-static void sent_by_ask(void **state) {
-    (void)state;
-    struct stage s;
-    begin(&s);
-    pretender_sends(s.one, PRETENDER_ALWAYS, "ASK", pretender_port(s.other));
-    assert_int_equal(hf_sem_release(s.sem, 1), HF_OK);
-    assert_int_equal(pretender_scripts(s.other), 1);
-    assert_int_equal(pretender_askings(s.other), 1);
-    assert_true(pretender_scripts(s.one) < 20);
-    size_t before = pretender_scripts(s.one);
-    assert_int_equal(hf_sem_release(s.sem, 1), HF_OK);
-    assert_int_equal(pretender_scripts(s.one), before + 1);
-    assert_int_equal(pretender_scripts(s.other), 2);
-    end(&s);
+CASE_IN(sent_by_ask, struct stage, s, begin, end) {
+    pretender_sends(s->one, PRETENDER_ALWAYS, "ASK", pretender_port(s->other));
+    assert_int_equal(hf_sem_release(s->sem, 1), HF_OK);
+    assert_int_equal(pretender_scripts(s->other), 1);
+    assert_int_equal(pretender_askings(s->other), 1);
+    assert_true(pretender_scripts(s->one) < 20);
+    size_t before = pretender_scripts(s->one);
+    assert_int_equal(hf_sem_release(s->sem, 1), HF_OK);
+    assert_int_equal(pretender_scripts(s->one), before + 1);
+    assert_int_equal(pretender_scripts(s->other), 2);
 }
 
 /* The script goes there as a whole, behind ASKING again. */
-static void asked_who_knows_no_script(void **state) {
-    (void)state;
-    struct stage s;
-    begin(&s);
-    pretender_sends(s.one, PRETENDER_ALWAYS, "ASK", pretender_port(s.other));
-    pretender_says(s.other, 1, "-NOSCRIPT No matching script. Please use EVAL.\r\n");
-    assert_int_equal(hf_sem_release(s.sem, 1), HF_OK);
-    assert_int_equal(pretender_scripts(s.other), 2);
-    assert_int_equal(pretender_askings(s.other), 2);
-    end(&s);
+CASE_IN(a_server_without_the_script, struct stage, s, begin, end) {
+    pretender_sends(s->one, PRETENDER_ALWAYS, "ASK", pretender_port(s->other));
+    pretender_says(s->other, 1, "-NOSCRIPT No matching script. Please use EVAL.\r\n");
+    assert_int_equal(hf_sem_release(s->sem, 1), HF_OK);
+    assert_int_equal(pretender_scripts(s->other), 2);
+    assert_int_equal(pretender_askings(s->other), 2);
 }
 
 /* There are pauses, so that nobody is flooded. */
@@ -142,24 +127,18 @@ static void sent_in_a_circle(const char *word) {
     end(&s);
 }
 
-static void sent_in_a_circle_by_moved(void **state) {
-    (void)state;
+CASE(sent_in_a_circle_by_moved) {
     sent_in_a_circle("MOVED");
 }
 
-static void sent_in_a_circle_by_ask(void **state) {
-    (void)state;
+CASE(sent_in_a_circle_by_ask) {
     sent_in_a_circle("ASK");
 }
 
-static void sent_to_itself(void **state) {
-    (void)state;
-    struct stage s;
-    begin_with(&s, BRIEF_MS);
-    pretender_sends(s.one, PRETENDER_ALWAYS, "MOVED", pretender_port(s.one));
-    assert_int_equal(hf_lock_acquire_for(s.lock, BRIEF_MS), HF_EREFUSED);
-    assert_true(pretender_scripts(s.one) < 150);
-    end(&s);
+CASE_IN(sent_to_itself, struct stage, s, begin_with, end, BRIEF_MS) {
+    pretender_sends(s->one, PRETENDER_ALWAYS, "MOVED", pretender_port(s->one));
+    assert_int_equal(hf_lock_acquire_for(s->lock, BRIEF_MS), HF_EREFUSED);
+    assert_true(pretender_scripts(s->one) < 150);
 }
 
 /* And back, when it has thought better of it. */
@@ -174,37 +153,30 @@ static void sent_to_nobody(const char *word) {
     end(&s);
 }
 
-static void sent_to_nobody_by_moved(void **state) {
-    (void)state;
+CASE(redirected_by_MOVED_to_a_dead_node) {
     sent_to_nobody("MOVED");
 }
 
-static void sent_to_nobody_by_ask(void **state) {
-    (void)state;
+CASE(redirected_by_ASK_to_a_dead_node) {
     sent_to_nobody("ASK");
 }
 
-static void sent_nowhere(void **state) {
-    (void)state;
+CASE_IN(sent_nowhere, struct stage, s, begin, end) {
     static const char *const nonsense[] = {"-MOVED\r\n",
                                            "-MOVED 1\r\n",
                                            "-MOVED x y\r\n",
                                            "-MOVED 99999 127.0.0.1:1\r\n",
                                            "-ASK 1 127.0.0.1:99999\r\n",
                                            "-ASK 1 127.0.0.1\r\n"};
-    struct stage s;
-    begin(&s);
     for (size_t i = 0; i < sizeof nonsense / sizeof nonsense[0]; i++) {
-        pretender_says(s.one, 1, nonsense[i]);
-        assert_int_equal(hf_lock_acquire_for(s.lock, HANG_MS), HF_EREFUSED);
+        pretender_says(s->one, 1, nonsense[i]);
+        assert_int_equal(hf_lock_acquire_for(s->lock, HANG_MS), HF_EREFUSED);
     }
-    end(&s);
 }
 
 /* ---- Refused for a while ---- */
 
-static void refused_for_a_while(void **state) {
-    (void)state;
+CASE(refused_for_a_while) {
     static const char *const words[] = {
         "-CLUSTERDOWN The cluster is down\r\n",
         "-READONLY You can't write against a read only replica.\r\n",
@@ -221,14 +193,10 @@ static void refused_for_a_while(void **state) {
     }
 }
 
-/* One who asks only once waits for a moment, too. */
-static void refused_who_asks_once(void **state) {
-    (void)state;
-    struct stage s;
-    begin(&s);
-    pretender_says(s.one, 2, "-CLUSTERDOWN The cluster is down\r\n");
-    assert_int_equal(hf_lock_try(s.lock), HF_OK);
-    end(&s);
+/* A single attempt waits for a moment, too. */
+CASE_IN(refused_for_a_single_attempt, struct stage, s, begin, end) {
+    pretender_says(s->one, 2, "-CLUSTERDOWN The cluster is down\r\n");
+    assert_int_equal(hf_lock_try(s->lock), HF_OK);
 }
 
 /* ---- Maps ---- */
@@ -242,8 +210,7 @@ static void no_map(const char *bytes, int expected) {
     end(&s);
 }
 
-static void maps_that_are_none(void **state) {
-    (void)state;
+CASE(maps_that_are_none) {
     no_map("*1\r\n*3\r\n:0\r\n:99999\r\n*2\r\n$9\r\n127.0.0.1\r\n:1\r\n", HF_EUNREACH);
     no_map("+OK\r\n", HF_EUNREACH);
     no_map("*0\r\n", HF_EUNREACH);
@@ -252,25 +219,21 @@ static void maps_that_are_none(void **state) {
 }
 
 /* It has a hole where the name is, until it has not. */
-static void a_map_with_a_hole(void **state) {
-    (void)state;
-    struct stage s;
+CASE_IN(a_map_with_a_hole, struct stage, s, begin_with, end, BRIEF_MS) {
     struct scene_waiter waiter;
     char map[128];
-    begin_with(&s, BRIEF_MS);
     for (int first = 2; first >= 0; first -= 2) {
         snprintf(map, sizeof map, "*1\r\n*3\r\n:%d\r\n:16383\r\n*2\r\n$0\r\n\r\n:%d\r\n", first,
-                 pretender_port(s.one));
-        pretender_maps(s.one, map);
+                 pretender_port(s->one));
+        pretender_maps(s->one, map);
         if (first > 0) {
-            assert_int_equal(hf_lock_acquire_for(s.lock, BRIEF_MS), HF_EREFUSED);
+            assert_int_equal(hf_lock_acquire_for(s->lock, BRIEF_MS), HF_EREFUSED);
             assert_non_null(
                 strstr(hf_last_error()->text, "no server of the cluster serves slot 1"));
-            scene_wait_for(&waiter, s.lock);
+            scene_wait_for(&waiter, s->lock);
         }
     }
     assert_int_equal(scene_join(&waiter), HF_OK);
-    end(&s);
 }
 
 /* ---- Addresses ---- */
@@ -291,54 +254,26 @@ static int port_of_nobody(const struct stage *s) {
     return ntohs(at.sin_port);
 }
 
-static void an_address_that_is_good_elsewhere(void **state) {
-    (void)state;
-    struct stage s;
-    begin_with(&s, BRIEF_MS);
-    announce_elsewhere(&s);
-    assert_int_equal(hf_lock_try(s.lock), HF_EUNREACH);
+CASE_IN(an_address_that_is_good_elsewhere, struct stage, s, begin_with, end, BRIEF_MS) {
+    announce_elsewhere(s);
+    assert_int_equal(hf_lock_try(s->lock), HF_EUNREACH);
     assert_non_null(strstr(hf_last_error()->text, "the option map"));
-    end(&s);
 }
 
-static void an_address_that_is_mapped(void **state) {
-    (void)state;
-    struct stage s;
+CASE_IN(an_address_that_is_mapped, struct stage, s, begin, end) {
     hf_client *client;
     char url[128];
-    begin(&s);
-    announce_elsewhere(&s);
+    announce_elsewhere(s);
     snprintf(url, sizeof url, "redis-cluster://127.0.0.1:%d?map=" ELSEWHERE ":%d=127.0.0.1:%d",
-             pretender_port(s.one), port_of_nobody(&s), pretender_port(s.other));
+             pretender_port(s->one), port_of_nobody(s), pretender_port(s->other));
     hf_options options = scene_options();
     assert_int_equal(hf_open(url, &options, &client), HF_OK);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "Qi");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    assert_int_equal(pretender_scripts(s.one), 0);
-    assert_true(pretender_scripts(s.other) >= 1);
+    assert_int_equal(pretender_scripts(s->one), 0);
+    assert_true(pretender_scripts(s->other) >= 1);
     hf_lock_free(lock);
     hf_close(client);
-    end(&s);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(sent_by_moved),
-        cmocka_unit_test(sent_to_the_same_host),
-        cmocka_unit_test(sent_by_ask),
-        cmocka_unit_test(asked_who_knows_no_script),
-        cmocka_unit_test(sent_in_a_circle_by_moved),
-        cmocka_unit_test(sent_in_a_circle_by_ask),
-        cmocka_unit_test(sent_to_itself),
-        cmocka_unit_test(sent_to_nobody_by_moved),
-        cmocka_unit_test(sent_to_nobody_by_ask),
-        cmocka_unit_test(sent_nowhere),
-        cmocka_unit_test(refused_for_a_while),
-        cmocka_unit_test(refused_who_asks_once),
-        cmocka_unit_test(maps_that_are_none),
-        cmocka_unit_test(a_map_with_a_hole),
-        cmocka_unit_test(an_address_that_is_good_elsewhere),
-        cmocka_unit_test(an_address_that_is_mapped),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

@@ -3,7 +3,8 @@
  * moves and when its primary dies. With real servers.
  */
 #include "route/ring.h"
-#include "support/heard.h"
+#include "support/case.h"
+#include "support/news_log.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -16,30 +17,57 @@ static void take_and_release(hf_client *client, any_kind kind, const char *name)
 }
 
 /* Names at all three servers, some with a tag of their own. */
-static void hear_all(hf_client *client, hf_client *rival) {
+static void receive_all(hf_client *client, hf_client *rival) {
     enum { NAMES = 8 };
-    struct ear ears[NAMES];
+    struct subscriber subscribers[NAMES];
     char names[NAMES][32];
     for (int i = 0; i < NAMES; i++) {
         snprintf(names[i], sizeof names[i], i % 2 == 0 ? "heard-%d" : "heard-{%d}", i);
-        ears[i] = ear_new(client, names[i]);
+        subscribers[i] = subscriber_new(client, names[i]);
     }
     for (int i = 0; i < NAMES; i++) {
         take_and_release(rival, i % 4 < 2 ? HF_PLAIN : HF_WRITE, names[i]);
         hf_news_kind news = i % 4 < 2 ? HF_NEWS_RELEASED : HF_NEWS_WRITE_RELEASED;
-        assert_true(heard_wait(ears[i].heard, news, 1, HANG_MS));
-        assert_int_equal(heard_count(ears[i].heard, HF_NEWS_LISTENING), 1);
-        assert_int_equal(heard_count(ears[i].heard, HF_NEWS_DEAF), 0);
+        assert_true(news_log_wait(subscribers[i].news_log, news, 1, HANG_MS));
+        assert_int_equal(news_log_count(subscribers[i].news_log, HF_NEWS_LISTENING), 1);
+        assert_int_equal(news_log_count(subscribers[i].news_log, HF_NEWS_DEAF), 0);
     }
     for (int i = 0; i < NAMES; i++)
-        ear_free(&ears[i]);
+        subscriber_free(&subscribers[i]);
 }
 
-static void names_are_heard_where_they_are(void **state) {
+RING_CASE(names_are_listened_to_on_their_node) {
+    receive_all(r->client, r->rival);
+}
+
+/* The message of a break is no sharded one: it comes at every server. */
+CASE(breaks_are_heard_everywhere) {
+    enum { NAMES = 6 };
     struct ring r;
-    (void)state;
+    struct news_log *all = news_log_new();
+    hf_listener *breaks;
     ring_begin(&r, NULL);
-    hear_all(r.client, r.rival);
+    assert_int_equal(hf_listen_breaks(r.client, news_log_add, all, &breaks), HF_OK);
+    assert_true(news_log_wait(all, HF_NEWS_LISTENING, 1, HANG_MS));
+    for (int i = 0; i < NAMES; i++) {
+        char name[32];
+        bool broken;
+        snprintf(name, sizeof name, "broken-%d", i);
+        struct subscriber subscriber = subscriber_new(r.client, name);
+        hf_lock *held = scene_lock(r.rival, HF_PLAIN, name);
+        hf_lock *breaking = scene_lock(r.client, HF_PLAIN, name);
+        assert_int_equal(hf_lock_acquire(held), HF_OK);
+        assert_int_equal(hf_lock_break(breaking, &broken), HF_OK);
+        assert_true(news_log_wait(subscriber.news_log, HF_NEWS_RELEASED, 1, HANG_MS));
+        assert_int_equal(news_log_count(subscriber.news_log, HF_NEWS_BROKEN), 1);
+        assert_true(news_log_wait(all, HF_NEWS_BROKEN, i + 1, HANG_MS));
+        assert_string_equal(news_log_last(all, HF_NEWS_BROKEN).name, name);
+        hf_lock_free(held);
+        hf_lock_free(breaking);
+        subscriber_free(&subscriber);
+    }
+    hf_listener_free(breaks);
+    news_log_free(all);
     ring_end(&r);
 }
 
@@ -52,78 +80,51 @@ static hf_client *open_unsharded(struct ring *r) {
     return client;
 }
 
-static void without_sharded_channels_too(void **state) {
-    struct ring r;
-    (void)state;
-    ring_begin(&r, NULL);
-    hf_client *client = open_unsharded(&r), *rival = open_unsharded(&r);
-    hear_all(client, rival);
+RING_CASE(without_sharded_channels_too) {
+    hf_client *client = open_unsharded(r), *rival = open_unsharded(r);
+    receive_all(client, rival);
     assert_int_equal(hf_close(client), HF_OK);
     assert_int_equal(hf_close(rival), HF_OK);
-    ring_end(&r);
 }
 
 /* It says that it listens again, since something may have been missed. */
-static void a_name_that_moves_is_followed(void **state) {
-    struct ring r;
-    (void)state;
-    ring_begin(&r, NULL);
-    struct ear ear = ear_new(r.client, "moved");
-    unsigned slot = shards_slot(r.shards, "moved");
+RING_CASE(a_name_that_moves_is_followed) {
+    struct subscriber subscriber = subscriber_new(r->client, "moved");
+    unsigned slot = shards_slot(r->shards, "moved");
     for (int i = 0; i < 2; i++) { /* there, and on to another */
-        struct server *from = shards_owner(r.shards, slot), *to = shards_other(r.shards, from);
-        int before = heard_count(ear.heard, HF_NEWS_LISTENING);
-        shards_open_slot(r.shards, slot, from, to);
-        shards_move_keys(r.shards, slot, from, to);
-        shards_close_slot(r.shards, slot, from, to);
-        assert_true(heard_wait(ear.heard, HF_NEWS_LISTENING, before + 1, HANG_MS));
+        struct server *from = shards_owner(r->shards, slot), *to = shards_other(r->shards, from);
+        int before = news_log_count(subscriber.news_log, HF_NEWS_LISTENING);
+        shards_move_slot(r->shards, slot, from, to);
+        assert_true(news_log_wait(subscriber.news_log, HF_NEWS_LISTENING, before + 1, HANG_MS));
         assert_true(ring_wait_listened(to, "moved"));
-        int released = heard_count(ear.heard, HF_NEWS_RELEASED);
-        take_and_release(r.rival, HF_PLAIN, "moved");
-        assert_true(heard_wait(ear.heard, HF_NEWS_RELEASED, released + 1, HANG_MS));
+        int released = news_log_count(subscriber.news_log, HF_NEWS_RELEASED);
+        take_and_release(r->rival, HF_PLAIN, "moved");
+        assert_true(news_log_wait(subscriber.news_log, HF_NEWS_RELEASED, released + 1, HANG_MS));
     }
-    assert_true(heard_count(ear.heard, HF_NEWS_DEAF) >= 2);
-    ear_free(&ear);
-    ring_end(&r);
+    assert_true(news_log_count(subscriber.news_log, HF_NEWS_DEAF) >= 2);
+    subscriber_free(&subscriber);
 }
 
 /* Nobody here sends a command: it is the listening that finds the new server. */
-static void whoever_takes_over_is_heard(void **state) {
-    struct ring r;
+RING_CASE(a_successor_is_listened_to) {
     char name[32];
-    (void)state;
-    ring_begin(&r, NULL);
-    struct server *old = shards_owner(r.shards, 0);
-    ring_name_at(&r, old, "taken-over", name);
-    struct ear ear = ear_new(r.client, name);
-    struct server *new = shards_kill(r.shards, old);
-    assert_true(heard_wait(ear.heard, HF_NEWS_LISTENING, 2, HANG_MS));
+    struct server *old = shards_owner(r->shards, 0);
+    ring_name_at(r, old, "taken-over", name);
+    struct subscriber subscriber = subscriber_new(r->client, name);
+    struct server *new = shards_kill(r->shards, old);
+    assert_true(news_log_wait(subscriber.news_log, HF_NEWS_LISTENING, 2, HANG_MS));
     assert_true(ring_wait_listened(new, name));
-    int released = heard_count(ear.heard, HF_NEWS_RELEASED);
-    take_and_release(r.rival, HF_PLAIN, name);
-    assert_true(heard_wait(ear.heard, HF_NEWS_RELEASED, released + 1, HANG_MS));
-    ear_free(&ear);
-    ring_end(&r);
+    int released = news_log_count(subscriber.news_log, HF_NEWS_RELEASED);
+    take_and_release(r->rival, HF_PLAIN, name);
+    assert_true(news_log_wait(subscriber.news_log, HF_NEWS_RELEASED, released + 1, HANG_MS));
+    subscriber_free(&subscriber);
 }
 
 /* What belongs to such a name is in several slots, and so are its channels. */
-static void names_whose_braces_are_no_pair_are_refused(void **state) {
-    struct ring r;
+RING_CASE(names_whose_braces_are_no_pair_are_refused) {
     hf_listener *none = NULL;
-    (void)state;
-    ring_begin(&r, NULL);
-    assert_int_equal(hf_listen(r.client, "a}b", heard_note, NULL, &none), HF_EINVAL);
+    assert_int_equal(hf_listen(r->client, "a}b", news_log_add, NULL, &none), HF_EINVAL);
     assert_null(none);
-    ring_end(&r);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_are_heard_where_they_are),
-        cmocka_unit_test(without_sharded_channels_too),
-        cmocka_unit_test(a_name_that_moves_is_followed),
-        cmocka_unit_test(whoever_takes_over_is_heard),
-        cmocka_unit_test(names_whose_braces_are_no_pair_are_refused),
-    };
-    return cmocka_run_group_tests(tests, ring_start_with_replicas, ring_stop);
-}
+RUN_CASES(ring_start_with_replicas, ring_stop)

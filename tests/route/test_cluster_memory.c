@@ -7,6 +7,7 @@
  */
 #include "route/ring.h"
 
+#include "support/case.h"
 #include "support/memory.h"
 
 #include <stdio.h>
@@ -24,9 +25,7 @@ static void assert_allowed(int err) {
 static struct server *move_slot(struct shards *shards, const char *name) {
     unsigned slot = shards_slot(shards, name);
     struct server *from = shards_owner(shards, slot), *to = shards_other(shards, from);
-    shards_open_slot(shards, slot, from, to);
-    shards_move_keys(shards, slot, from, to);
-    shards_close_slot(shards, slot, from, to);
+    shards_move_slot(shards, slot, from, to);
     return to;
 }
 
@@ -70,21 +69,12 @@ static bool run_step(struct shards *shards, long fail_at) {
     return atomic_load(&memory.calls) >= fail_at;
 }
 
-static void each_allocation_fails_in_turn(void **state) {
-    struct ring r;
-    (void)state;
-    ring_begin(&r, NULL);
+RING_CASE(each_allocation_fails_in_turn) {
     long stride = getenv("HF_SOAK") != NULL ? 1 : STRIDE, at = 1;
-    while (run_step(r.shards, at))
+    while (run_step(r->shards, at))
         at += stride;
     assert_true(at > 50); /* else the allocator was never asked */
     print_message("%ld allocations\n", at - stride);
-    ring_end(&r);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_allocation_fails_in_turn),
-    };
-    return cmocka_run_group_tests(tests, ring_start, ring_stop);
-}
+RUN_CASES(ring_start, ring_stop)

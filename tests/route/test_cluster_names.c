@@ -1,9 +1,11 @@
 /*
- * A cluster whose servers announce host names, or no host at all: they are found and followed all the same, and if they can
- * not be, it is said what is missing. With real servers, three primaries, from Redis 7.0 on.
+ * A cluster whose servers announce host names, or no host at all: the client follows them, and if
+ * it cannot, the error names the missing setting. With real servers, three primaries, from Redis
+ * 7.0 on.
  */
 #include "route/ring.h"
 
+#include "support/case.h"
 #include "support/server_internal.h"
 
 #include <stdio.h>
@@ -11,7 +13,7 @@
 
 #define ADDRESS "127.0.0.1"
 #define HOST                                                                                       \
-    "LocalHost" /* names have no case; this one can be told from what anybody else would write */
+    "LocalHost" /* names have no case; this one can be distinguished from what anybody else would write */
 
 /* ---- What they announce ---- */
 
@@ -92,68 +94,49 @@ static void use_everywhere(struct ring *r, hf_client *client) {
 
         unsigned slot = shards_slot(r->shards, name);
         struct server *to = shards_other(r->shards, server);
-        shards_open_slot(r->shards, slot, server, to);
-        shards_move_keys(r->shards, slot, server, to);
-        shards_close_slot(r->shards, slot, server, to);
+        shards_move_slot(r->shards, slot, server, to);
         assert_int_equal(hf_lock_release(lock), HF_OK);
         assert_false(key_exists(to, name));
         hf_lock_free(lock);
     }
 }
 
-static void found_by_their_names(void **state) {
-    struct ring r;
+RING_CASE(found_by_their_names) {
     struct hosts hosts = {.host = HOST};
-    (void)state;
-    ring_begin(&r, NULL);
-    announce(r.shards, "hostname", HOST, HOST);
-    hf_client *client = open_first(r.shards, ADDRESS, &hosts);
-    use_everywhere(&r, client);
+    announce(r->shards, "hostname", HOST, HOST);
+    hf_client *client = open_first(r->shards, ADDRESS, &hosts);
+    use_everywhere(r, client);
     assert_true(atomic_load(&hosts.wanted) >= SHARDS);
     hf_close(client);
-    ring_end(&r);
 }
 
 /* Then they are where the one is that was asked. */
-static void found_where_the_first_is(void **state) {
-    struct ring r;
+RING_CASE(found_where_the_first_is) {
     struct hosts hosts = {.host = "localhost"}; /* as the url has it, and nobody else */
-    (void)state;
-    ring_begin(&r, NULL);
-    announce(r.shards, "unknown-endpoint", "", NULL);
-    hf_client *client = open_first(r.shards, "localhost", &hosts);
-    use_everywhere(&r, client);
+    announce(r->shards, "unknown-endpoint", "", NULL);
+    hf_client *client = open_first(r->shards, "localhost", &hosts);
+    use_everywhere(r, client);
     assert_true(atomic_load(&hosts.wanted) >= SHARDS);
     assert_int_equal(atomic_load(&hosts.others), 0);
     hf_close(client);
-    ring_end(&r);
 }
 
 /* They are to be known by names, and have none. */
-static void nameless(void **state) {
-    struct ring r;
+RING_CASE(nameless) {
     struct hosts hosts = {.host = "?"};
-    (void)state;
-    ring_begin(&r, NULL);
-    announce(r.shards, "hostname", "", "?");
-    hf_client *client = open_first(r.shards, ADDRESS, &hosts);
+    announce(r->shards, "hostname", "", "?");
+    hf_client *client = open_first(r->shards, ADDRESS, &hosts);
     assert_int_equal(hf_ping(client), HF_EUNREACH);
     assert_non_null(strstr(hf_last_error()->text, "cluster-announce-hostname"));
     assert_int_equal(atomic_load(&hosts.wanted), 0);
 
-    announce(r.shards, "ip", "", ADDRESS);
+    announce(r->shards, "ip", "", ADDRESS);
     assert_int_equal(hf_ping(client), HF_OK);
     hf_close(client);
-    ring_end(&r);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(found_by_their_names),
-        cmocka_unit_test(found_where_the_first_is),
-        cmocka_unit_test(nameless),
-    };
     if (!server_is_7())
         return 77;
-    return cmocka_run_group_tests(tests, ring_start, ring_stop);
+    return test_cases_run(ring_start, ring_stop);
 }

@@ -2,49 +2,24 @@
  * A read/write lock in a slot that moves from one server of a cluster to another.
  *
  * A reader's holds are keys beside the lock, which scripts cannot declare. While the slot is open, the lock
- * may be at the one server and those keys at the other, and whoever is sent after the lock takes live readers
+ * may be at the one server and those keys at the other, and the client that is sent after the lock takes live readers
  * for dead. The first test shows it with our scripts: a writer gets in beside a reader. The others show that
  * clients of ours do not go there: they wait, and nobody is let in.
  */
-#include "redis/script.h"
+#include "redis/wire/script.h"
 #include "route/ring.h"
+#include "support/case.h"
 
 #include <stdio.h>
 #include <string.h>
 
-struct move {
-    struct ring *ring;
-    unsigned slot;
-    struct server *from, *to;
-};
-
-static struct move move_of(struct ring *ring, const char *name) {
-    struct move move = {.ring = ring, .slot = shards_slot(ring->shards, name)};
-    move.from = shards_owner(ring->shards, move.slot);
-    move.to = shards_other(ring->shards, move.from);
-    return move;
-}
-
-static void open_slot(const struct move *move) {
-    shards_open_slot(move->ring->shards, move->slot, move->from, move->to);
-}
-
-static void move_key(const struct move *move, const char *key) {
-    shards_move_key(move->ring->shards, move->from, move->to, key);
-}
-
 /* All keys of the slot but for the lock's own. */
-static void move_holds(const struct move *move, const char *name) {
+static void move_holds(const struct ring_move *move, const char *name) {
     redisReply *keys = cmd(move->from, "CLUSTER GETKEYSINSLOT %u 100", move->slot);
     for (size_t i = 0; i < keys->elements; i++)
         if (strcmp(keys->element[i]->str, name) != 0)
-            move_key(move, keys->element[i]->str);
+            ring_move_key(move, keys->element[i]->str);
     freeReplyObject(keys);
-}
-
-static void close_slot(const struct move *move) {
-    shards_move_keys(move->ring->shards, move->slot, move->from, move->to);
-    shards_close_slot(move->ring->shards, move->slot, move->from, move->to);
 }
 
 /* ---- What would happen ---- */
@@ -68,24 +43,20 @@ static long long run(struct server *server, bool asking, const struct hfi_script
     return verdict;
 }
 
-static void following_the_lock_lets_a_writer_in_beside_a_reader(void **state) {
-    struct ring r;
-    (void)state;
-    ring_begin(&r, NULL);
-    struct move move = move_of(&r, "rw");
+RING_CASE(following_the_lock_lets_a_writer_in_beside_a_reader) {
+    struct ring_move move = ring_move_of(r, "rw");
     assert_int_equal(run(move.from, false, &hfi_script_read_acquire, "rw", "ann", "300000", "0"),
                      1);
     assert_int_equal(run(move.from, false, &hfi_script_read_acquire, "rw", "bob", "300000", "0"),
                      1);
     assert_int_equal(
         run(move.from, false, &hfi_script_write_acquire, "rw", "eve:write", "300000", "0"), 0);
-    open_slot(&move);
-    move_key(&move, "rw");
+    ring_open_slot(&move);
+    ring_move_key(&move, "rw");
     run(move.to, true, &hfi_script_read_release, "rw", "bob", "1", "publish");
     assert_int_equal(
         run(move.to, true, &hfi_script_write_acquire, "rw", "eve:write", "300000", "0"), 1);
     assert_true(pttl(move.from, "{rw}:ann:rwlock_timeout:1") > 0); /* who reads all the while */
-    ring_end(&r);
 }
 
 /* ---- What happens ---- */
@@ -127,31 +98,28 @@ static bool is_free(hf_lock *lock) {
 }
 
 /* Ann reads all the while; Bob reads and lets go; Eve wants to write. The lock moves, and then stays alone over there. */
-static void a_writer_waits_for_a_reader_whose_holds_have_not_moved(void **state) {
-    struct ring r;
+RING_CASE(a_writer_waits_for_a_reader_whose_holds_have_not_moved) {
     struct scene_waiter eve;
     struct released bob;
-    (void)state;
-    ring_begin(&r, NULL);
-    struct move move = move_of(&r, "rw");
-    hf_lock *ann_lock = scene_lock(r.client, HF_READ, "rw");
-    hf_lock *bob_lock = scene_lock(r.rival, HF_READ, "rw");
-    hf_lock *eve_lock = scene_lock(r.rival, HF_WRITE, "rw");
+    struct ring_move move = ring_move_of(r, "rw");
+    hf_lock *ann_lock = scene_lock(r->client, HF_READ, "rw");
+    hf_lock *bob_lock = scene_lock(r->rival, HF_READ, "rw");
+    hf_lock *eve_lock = scene_lock(r->rival, HF_WRITE, "rw");
     assert_int_equal(hf_lock_acquire(ann_lock), HF_OK);
     assert_int_equal(hf_lock_acquire(bob_lock), HF_OK);
-    open_slot(&move);
-    move_key(&move, "rw");
+    ring_open_slot(&move);
+    ring_move_key(&move, "rw");
     struct monitor *over_there = monitor_start(move.to);
 
     bob = (struct released){.lock = bob_lock, .owner = hf_owner_self()};
     assert_int_equal(pthread_create(&bob.thread, NULL, release_it, &bob), 0);
     scene_wait_for(&eve, eve_lock);
-    wait_redirects(r.rival, 6); /* both were sent there, and again */
+    wait_redirects(r->rival, 6); /* both were sent there, and again */
     assert_false(atomic_load(&bob.done));
     assert_int_equal(monitor_count(over_there, "EVAL"), 0);
     monitor_stop(over_there);
 
-    close_slot(&move);
+    ring_close_slot(&move);
     assert_int_equal(pthread_join(bob.thread, NULL), 0);
     assert_int_equal(bob.result, HF_OK);
     assert_true(ring_wait_listened(move.to, "rw")); /* so Eve has asked there, in vain */
@@ -161,12 +129,11 @@ static void a_writer_waits_for_a_reader_whose_holds_have_not_moved(void **state)
     assert_int_equal(scene_join(&eve), HF_OK);
     assert_int_equal(hf_lock_release_as(eve_lock, eve.owner), HF_OK);
     assert_true(is_free(ann_lock));
-    assert_int_equal(scene_stats(r.client).losses, 0);
-    assert_int_equal(scene_stats(r.rival).losses, 0);
+    assert_int_equal(scene_stats(r->client).losses, 0);
+    assert_int_equal(scene_stats(r->rival).losses, 0);
     hf_lock_free(ann_lock);
     hf_lock_free(bob_lock);
     hf_lock_free(eve_lock);
-    ring_end(&r);
 }
 
 struct tries {
@@ -181,16 +148,13 @@ static bool is_tried_or_done(void *arg) {
 }
 
 /* The other way round: a script stops half way, since what it finds missing may be over there. */
-static void a_reader_whose_holds_have_moved_first_lets_go(void **state) {
-    struct ring r;
+RING_CASE(a_reader_whose_holds_have_moved_first_lets_go) {
     struct released ann;
-    (void)state;
-    ring_begin(&r, NULL);
-    struct move move = move_of(&r, "rw");
-    hf_lock *ann_lock = scene_lock(r.client, HF_READ, "rw");
-    hf_lock *eve_lock = scene_lock(r.rival, HF_WRITE, "rw");
+    struct ring_move move = ring_move_of(r, "rw");
+    hf_lock *ann_lock = scene_lock(r->client, HF_READ, "rw");
+    hf_lock *eve_lock = scene_lock(r->rival, HF_WRITE, "rw");
     assert_int_equal(hf_lock_acquire(ann_lock), HF_OK);
-    open_slot(&move);
+    ring_open_slot(&move);
     move_holds(&move, "rw");
     assert_int_equal(hf_lock_try(eve_lock), HF_EBUSY);
 
@@ -198,49 +162,36 @@ static void a_reader_whose_holds_have_moved_first_lets_go(void **state) {
     struct tries tries = {move.from, server_calls(move.from, "evalsha") + 2, &ann.done};
     assert_int_equal(pthread_create(&ann.thread, NULL, release_it, &ann), 0);
     assert_true(wait_until(is_tried_or_done, &tries, HANG_MS));
-    close_slot(&move);
+    ring_close_slot(&move);
     assert_int_equal(pthread_join(ann.thread, NULL), 0);
     assert_int_equal(ann.result, HF_OK);
     assert_int_equal(hf_lock_acquire(eve_lock), HF_OK);
     assert_int_equal(hf_lock_release(eve_lock), HF_OK);
-    assert_int_equal(scene_stats(r.client).losses, 0);
+    assert_int_equal(scene_stats(r->client).losses, 0);
     hf_lock_free(ann_lock);
     hf_lock_free(eve_lock);
-    ring_end(&r);
 }
 
-/* A writer has no keys beside the lock, and yet waits: it cannot know who else is there. */
-static void a_writer_keeps_its_lock_through_a_move(void **state) {
-    struct ring r;
+/* A writer has no keys beside the lock, and still waits: it cannot know which readers there are. */
+RING_CASE(a_writer_keeps_its_lock_through_a_move) {
     struct released eve;
-    (void)state;
-    ring_begin(&r, NULL);
-    struct move move = move_of(&r, "rw");
-    hf_lock *eve_lock = scene_lock(r.client, HF_WRITE, "rw");
-    hf_lock *ann_lock = scene_lock(r.rival, HF_READ, "rw");
+    struct ring_move move = ring_move_of(r, "rw");
+    hf_lock *eve_lock = scene_lock(r->client, HF_WRITE, "rw");
+    hf_lock *ann_lock = scene_lock(r->rival, HF_READ, "rw");
     assert_int_equal(hf_lock_acquire(eve_lock), HF_OK);
-    open_slot(&move);
-    move_key(&move, "rw");
+    ring_open_slot(&move);
+    ring_move_key(&move, "rw");
     eve = (struct released){.lock = eve_lock, .owner = hf_owner_self()};
     assert_int_equal(pthread_create(&eve.thread, NULL, release_it, &eve), 0);
-    wait_redirects(r.client, 3);
+    wait_redirects(r->client, 3);
     assert_false(atomic_load(&eve.done));
-    close_slot(&move);
+    ring_close_slot(&move);
     assert_int_equal(pthread_join(eve.thread, NULL), 0);
     assert_int_equal(eve.result, HF_OK);
     assert_int_equal(hf_lock_acquire(ann_lock), HF_OK);
     assert_int_equal(hf_lock_release(ann_lock), HF_OK);
     hf_lock_free(eve_lock);
     hf_lock_free(ann_lock);
-    ring_end(&r);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(following_the_lock_lets_a_writer_in_beside_a_reader),
-        cmocka_unit_test(a_writer_waits_for_a_reader_whose_holds_have_not_moved),
-        cmocka_unit_test(a_reader_whose_holds_have_moved_first_lets_go),
-        cmocka_unit_test(a_writer_keeps_its_lock_through_a_move),
-    };
-    return cmocka_run_group_tests(tests, ring_start, ring_stop);
-}
+RUN_CASES(ring_start, ring_stop)

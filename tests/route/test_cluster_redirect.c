@@ -3,6 +3,7 @@
  * the end, where it belongs, and once. With real servers and real slots.
  */
 #include "route/ring.h"
+#include "support/case.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,8 +55,7 @@ static void assert_acquired(struct move *m, const char *name, size_t at_from, si
     assert_int_equal(monitor_count(m->at_to, done), at_to);
 }
 
-static void moved(void **state) {
-    (void)state;
+CASE(moved) {
     struct move m;
     begin(&m, "moved", HF_PLAIN, NULL);
     hf_lock *lock = scene_lock(m.r.client, HF_PLAIN, "moved");
@@ -71,17 +71,14 @@ static void moved(void **state) {
     end(&m);
 }
 
-/* Held while its slot moves: the hold goes along, and the map is learnt by whoever asks first. */
-static void U83_moved_while_held(void **state) {
-    (void)state;
+/* Held while its slot moves: the hold goes along, and the map is learnt by a client that asks first. */
+CASE(U83_moved_while_held) {
     struct move m;
     begin(&m, "held", HF_PLAIN, NULL);
     hf_lock *lock = scene_lock(m.r.client, HF_PLAIN, "held");
     hf_lock *rival = scene_lock(m.r.rival, HF_PLAIN, "held");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    shards_open_slot(m.r.shards, m.slot, m.from, m.to);
-    shards_move_keys(m.r.shards, m.slot, m.from, m.to);
-    shards_close_slot(m.r.shards, m.slot, m.from, m.to);
+    shards_move_slot(m.r.shards, m.slot, m.from, m.to);
     assert_int_equal(hf_lock_try(rival), HF_EBUSY);
     assert_int_equal(hf_lock_extend(lock, LONG_MS), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
@@ -93,8 +90,7 @@ static void U83_moved_while_held(void **state) {
 }
 
 /* What must not be done twice is not. */
-static void moved_what_counts(void **state) {
-    (void)state;
+CASE(moved_what_counts) {
     struct move m;
     hf_sem *sem;
     bool set;
@@ -102,9 +98,7 @@ static void moved_what_counts(void **state) {
     begin(&m, "counted", HF_PLAIN, NULL);
     assert_int_equal(hf_sem_new(m.r.client, "counted", &sem), HF_OK);
     assert_int_equal(hf_sem_try_set(sem, 10, 0, &set), HF_OK);
-    shards_open_slot(m.r.shards, m.slot, m.from, m.to);
-    shards_move_keys(m.r.shards, m.slot, m.from, m.to);
-    shards_close_slot(m.r.shards, m.slot, m.from, m.to);
+    shards_move_slot(m.r.shards, m.slot, m.from, m.to);
     assert_int_equal(hf_sem_release(sem, 3), HF_OK);
     assert_int_equal(hf_sem_available(sem, &left), HF_OK);
     assert_int_equal(left, 13);
@@ -117,8 +111,7 @@ static void moved_what_counts(void **state) {
 }
 
 /* One key, which is not where the slot is: each command is done at the other, and asks again before the next. */
-static void asked(void **state) {
-    (void)state;
+CASE(asked) {
     struct move m;
     begin(&m, "asked", HF_PLAIN, NULL);
     hf_lock *lock = scene_lock(m.r.client, HF_PLAIN, "asked");
@@ -164,9 +157,9 @@ static bool is_said(void *arg) {
     return times_said(said->move, said->word) > said->before + 1;
 }
 
-/* Several keys, some of which do not exist: neither server can tell where they are until it is over. */
-static void U84_told_to_try_again(void **state) {
-    (void)state;
+/* Several keys, some of which do not exist: neither server knows where they are until the move is
+ * over. */
+CASE(U84_TRYAGAIN_is_retried) {
     struct move m;
     struct scene_waiter waiter;
     begin(&m, "again", HF_PLAIN | HF_FENCED, NULL);
@@ -187,8 +180,7 @@ static void U84_told_to_try_again(void **state) {
 }
 
 /* Nobody serves it for a while. */
-static void U87_told_that_it_is_down(void **state) {
-    (void)state;
+CASE(U87_CLUSTERDOWN_is_retried) {
     struct move m;
     struct scene_waiter waiter;
     begin(&m, "down", HF_PLAIN, NULL);
@@ -224,8 +216,7 @@ static void wait_renewed(hf_client *client, uint64_t more) {
 
 /* Three of one slot go in one script, and one of another slot does not; then some of them are on the
  * move. */
-static void renewed_by_slot(void **state) {
-    (void)state;
+CASE(renewed_by_slot) {
     static const char *const names[] = {"{one}a", "{one}b", "{one}c", "two"};
     enum { NAMES = sizeof names / sizeof names[0] };
     hf_options options = scene_options();
@@ -254,25 +245,20 @@ static void renewed_by_slot(void **state) {
 
 /* ---- The wrong scheme ---- */
 
-static void a_cluster_as_one_server(void **state) {
-    (void)state;
-    struct ring r;
+RING_CASE(a_cluster_as_one_server) {
     hf_client *client;
     char name[32];
-    ring_begin(&r, NULL);
-    struct server *other = shards_other(r.shards, shards_server(r.shards, 0));
-    ring_name_at(&r, other, "wrong", name);
-    assert_int_equal(hf_open(server_tcp_url(shards_server(r.shards, 0)), NULL, &client), HF_OK);
+    struct server *other = shards_other(r->shards, shards_server(r->shards, 0));
+    ring_name_at(r, other, "wrong", name);
+    assert_int_equal(hf_open(server_tcp_url(shards_server(r->shards, 0)), NULL, &client), HF_OK);
     hf_lock *lock = scene_lock(client, HF_PLAIN, name);
     assert_int_equal(hf_lock_acquire(lock), HF_ENOTSUP);
     assert_non_null(strstr(hf_last_error()->text, "redis-cluster://"));
     hf_lock_free(lock);
     hf_close(client);
-    ring_end(&r);
 }
 
-static void one_server_as_a_cluster(void **state) {
-    (void)state;
+CASE(one_server_as_a_cluster) {
     const struct server_options options = {.tcp = true};
     struct server *server = server_start(&options);
     hf_client *client;
@@ -281,23 +267,10 @@ static void one_server_as_a_cluster(void **state) {
     assert_int_equal(hf_open(url, NULL, &client), HF_OK);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "wrong");
     assert_int_equal(hf_lock_acquire(lock), HF_ENOTSUP);
-    assert_non_null(strstr(hf_last_error()->text, "write redis://"));
+    assert_non_null(strstr(hf_last_error()->text, "use redis://"));
     hf_lock_free(lock);
     hf_close(client);
     server_free(server);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(moved),
-        cmocka_unit_test(U83_moved_while_held),
-        cmocka_unit_test(moved_what_counts),
-        cmocka_unit_test(asked),
-        cmocka_unit_test(U84_told_to_try_again),
-        cmocka_unit_test(U87_told_that_it_is_down),
-        cmocka_unit_test(renewed_by_slot),
-        cmocka_unit_test(a_cluster_as_one_server),
-        cmocka_unit_test(one_server_as_a_cluster),
-    };
-    return cmocka_run_group_tests(tests, ring_start, ring_stop);
-}
+RUN_CASES(ring_start, ring_stop)

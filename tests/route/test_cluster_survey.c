@@ -2,20 +2,16 @@
  * A survey of a cluster: all servers are asked for their locks, and every client answers once. With real
  * servers.
  */
+#include "support/case.h"
 #include "support/shards.h"
 #include "support/wait.h"
 
 #include <holdfast/holdfast.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#define HANG_MS 30000
 #define LOCKS 24 /* some at each of three servers */
 
 static struct shards *shards;
@@ -43,13 +39,13 @@ static hf_client *open_one(int64_t report_after_ms) {
     return client;
 }
 
-static size_t told_by_both(const hf_fleet *fleet) {
-    size_t told = 0;
+static size_t reported_by_both(const hf_fleet *fleet) {
+    size_t reported = 0;
     for (size_t i = 0; i < fleet->locks_len; i++)
-        told += fleet->locks[i]->holders_len == 1 &&
-                fleet->locks[i]->holders[0]->presence == HF_ALIVE &&
-                fleet->locks[i]->holders[0]->seen_by == (HF_SEEN_BY_SERVER | HF_SEEN_BY_CLIENT);
-    return told;
+        reported += fleet->locks[i]->holders_len == 1 &&
+                    fleet->locks[i]->holders[0]->presence == HF_ALIVE &&
+                    fleet->locks[i]->holders[0]->seen_by == (HF_SEEN_BY_SERVER | HF_SEEN_BY_CLIENT);
+    return reported;
 }
 
 struct seen {
@@ -57,16 +53,15 @@ struct seen {
     hf_fleet *fleet;
 };
 
-static bool all_are_told(void *arg) {
+static bool all_are_reported(void *arg) {
     struct seen *seen = arg;
     hf_fleet_free(seen->fleet);
     seen->fleet = NULL;
     assert_int_equal(hf_survey(seen->client, NULL, &seen->fleet), HF_OK);
-    return told_by_both(seen->fleet) == LOCKS && seen->fleet->missing == 0;
+    return reported_by_both(seen->fleet) == LOCKS && seen->fleet->missing == 0;
 }
 
-static void locks_of_all_servers_are_told(void **state) {
-    (void)state;
+CASE(locks_of_all_servers_are_reported) {
     hf_client *client = open_one(0), *asker = open_one(1000);
     hf_lock *locks[LOCKS];
     for (int i = 0; i < LOCKS; i++) {
@@ -76,7 +71,7 @@ static void locks_of_all_servers_are_told(void **state) {
         assert_int_equal(hf_lock_acquire(locks[i]), HF_OK);
     }
     struct seen seen = {.client = asker};
-    assert_true(wait_until(all_are_told, &seen, HANG_MS));
+    assert_true(wait_until(all_are_reported, &seen, HANG_MS));
     assert_int_equal(seen.fleet->locks_len, LOCKS);
     for (size_t i = 0; i < seen.fleet->locks_len; i++)
         assert_false(seen.fleet->locks[i]->disputed);
@@ -90,8 +85,7 @@ static void locks_of_all_servers_are_told(void **state) {
 }
 
 /* Each name has two keys, and both are at one server. */
-static void permits_of_all_servers_are_told(void **state) {
-    (void)state;
+CASE(permits_of_all_servers_are_reported) {
     hf_client *client = open_one(-1), *asker = open_one(1000);
     hf_permits *permits[LOCKS];
     hf_permit_id ids[LOCKS];
@@ -130,8 +124,7 @@ static bool holder_is_alive(void *arg) {
 }
 
 /* Whichever is the first: it does not let this user ask, and the next but one does. */
-static void who_cannot_be_asked_at_one_server_is_at_another(void **state) {
-    (void)state;
+CASE(a_client_unreachable_at_one_server_is_asked_at_another) {
     static const char *const refusals[] = {"resetchannels", "-publish", "-subscribe"};
     hf_client *client = open_one(0), *asker;
     hf_options options = HF_OPTIONS_INIT;
@@ -160,9 +153,8 @@ static bool all_answer(void *arg) {
     return answer;
 }
 
-/* What the others say is told, and who is missing is named. */
-static void a_dead_server_is_missing(void **state) {
-    (void)state;
+/* The answers of the other servers are reported, and the missing server is named. */
+CASE(a_dead_server_is_missing) {
     hf_client *client = open_one(1000);
     hf_survey_options options = HF_SURVEY_INIT;
     hf_fleet *fleet = NULL;
@@ -178,12 +170,4 @@ static void a_dead_server_is_missing(void **state) {
     assert_int_equal(hf_close(client), HF_OK);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(locks_of_all_servers_are_told),
-        cmocka_unit_test(permits_of_all_servers_are_told),
-        cmocka_unit_test(who_cannot_be_asked_at_one_server_is_at_another),
-        cmocka_unit_test(a_dead_server_is_missing),
-    };
-    return cmocka_run_group_tests(tests, start, stop);
-}
+RUN_CASES(start, stop)

@@ -1,9 +1,11 @@
 /*
- * A cluster with TLS: whose certificate is believed, under which name, and what is said if it is not. Certificates and servers
- * are real: two primaries, which also talk to each other by TLS; from Redis 7.0 on.
+ * A cluster with TLS: which certificates are accepted, under which name, and the errors for others.
+ * Certificates and servers are real: two primaries, which also use TLS between them; from Redis 7.0
+ * on.
  */
 #include "route/scene.h"
 
+#include "support/case.h"
 #include "support/server_internal.h"
 #include "support/tls.h"
 
@@ -113,32 +115,28 @@ static void expect(int found, int err, const char *words) {
         fail_msg("%s, '%s'", hf_error_name(found), text);
 }
 
-static void names_are_at_both(void **state) {
-    (void)state;
+CASE(names_are_at_both) {
     assert_true(cmd_int(servers[0], "CLUSTER KEYSLOT two") <= 8191);
     assert_true(cmd_int(servers[0], "CLUSTER KEYSLOT one") > 8191);
 }
 
-static void known_by_their_addresses(void **state) {
-    (void)state;
+CASE(known_by_their_addresses) {
     hf_options options = trusting();
     show(by_address);
     expect(use_both(LOCALHOST, "", &options), HF_OK, NULL);
 }
 
-static void strangers_are_refused(void **state) {
-    (void)state;
+CASE(strangers_are_refused) {
     hf_options options = scene_options(); /* which trusts those that the system does */
     show(by_address);
     expect(use_both(LOCALHOST, "", &options), HF_ETLS, "certificate");
 }
 
 /* The map has addresses, and the certificates have names: the url's is not enough. */
-static void names_that_the_map_has_not(void **state) {
-    (void)state;
+CASE(names_that_the_map_has_not) {
     hf_options options = trusting();
     show(by_name);
-    expect(use_both("localhost", "", &options), HF_ETLS, "or give tls_server_name");
+    expect(use_both("localhost", "", &options), HF_ETLS, "or set tls_server_name");
     expect(use_both("localhost", "?tls_server_name=localhost", &options), HF_OK, NULL);
     expect(use_both(LOCALHOST, "?tls_server_name=localhost", &options), HF_OK, NULL);
 }
@@ -159,8 +157,7 @@ static bool says_names(void *arg) {
     return true;
 }
 
-static void known_by_their_names(void **state) {
-    (void)state;
+CASE(known_by_their_names) {
     hf_options options = trusting();
     show(by_name);
     for (int i = 0; i < SERVERS; i++) {
@@ -172,12 +169,7 @@ static void known_by_their_names(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_are_at_both),     cmocka_unit_test(known_by_their_addresses),
-        cmocka_unit_test(strangers_are_refused), cmocka_unit_test(names_that_the_map_has_not),
-        cmocka_unit_test(known_by_their_names),
-    };
     if (!server_is_7())
         return 77;
-    return cmocka_run_group_tests(tests, start, stop);
+    return test_cases_run(start, stop);
 }

@@ -1,10 +1,11 @@
 /*
- * Addresses behind which the primary changes: a load balancer, or a name. It is one address for the client, so nobody
- * tells it of a change; the server that is no primary any more does, when it is written to, or the next one, by being
- * another. And what is behind an address by mistake: a replica, or a proxy that does not let everything pass. With real
- * servers behind a forwarder.
+ * Addresses behind which the primary changes: a load balancer, or a name. It is one address to the
+ * client, so no message announces a change. The old primary reveals it by refusing a write, or the
+ * new one by its run id. Also wrong servers behind an address: a replica, or a proxy that does not
+ * pass all commands. With real servers behind a forwarder.
  */
 #include "route/scene.h"
+#include "support/case.h"
 #include "support/proxy.h"
 
 #include <stdio.h>
@@ -54,92 +55,74 @@ static void change(struct place *place) {
     proxy_lead_to(place->balancer, server_socket(place->servers[1]));
 }
 
-static void acquire(hf_lock *lock, int64_t lease_ms) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
-    options.lease_ms = lease_ms;
-    assert_int_equal(hf_lock_acquire_with(lock, &options, NULL), HF_OK);
-}
-
 /* ---- The primary changes ---- */
 
 /* A call that is refused goes to the new primary; then what is held is verified there, with leases or without. */
-static void a_refusal_leads_to_the_new_primary(void **state) {
-    (void)state;
-    struct place place;
+CASE_IN(a_refusal_leads_to_the_new_primary, struct place, place, begin, end) {
     struct scene_events lost = {0}, none = {0};
-    begin(&place);
-    hf_lock *kept = scene_lock(place.client, HF_PLAIN, "kept");
-    hf_lock *gone = scene_lock(place.client, HF_PLAIN, "gone");
-    hf_lock *next = scene_lock(place.client, HF_PLAIN, "next");
+    hf_lock *kept = scene_lock(place->client, HF_PLAIN, "kept");
+    hf_lock *gone = scene_lock(place->client, HF_PLAIN, "gone");
+    hf_lock *next = scene_lock(place->client, HF_PLAIN, "next");
     assert_int_equal(hf_lock_on_lost(kept, scene_on_event, &none), HF_OK);
     assert_int_equal(hf_lock_on_lost(gone, scene_on_event, &lost), HF_OK);
-    acquire(kept, HF_WATCHDOG);
-    acquire(gone, LONG_MS);
-    change(&place);
-    cmd_ok(place.servers[1], "DEL gone");
+    scene_acquire(kept, HF_WATCHDOG, NULL);
+    scene_acquire(gone, LONG_MS, NULL);
+    change(place);
+    cmd_ok(place->servers[1], "DEL gone");
     assert_int_equal(hf_lock_try(next), HF_OK);
-    assert_true(key_exists(place.servers[1], "next"));
+    assert_true(key_exists(place->servers[1], "next"));
     assert_true(scene_wait_losses(&lost, 1));
     assert_string_equal(lost.reason, "the primary changed, and the new one does not have it");
     assert_int_equal(hf_lock_release(gone), HF_ELOST);
     assert_int_equal(hf_lock_release(kept), HF_OK);
     assert_int_equal(hf_lock_release(next), HF_OK);
-    assert_false(key_exists(place.servers[1], "kept"));
+    assert_false(key_exists(place->servers[1], "kept"));
     assert_int_equal(atomic_load(&none.losses), 0);
     hf_lock_free(kept);
     hf_lock_free(gone);
     hf_lock_free(next);
-    end(&place);
 }
 
-/* A release is one, too; and who waits is told of it, wherever it has waited. */
-static void a_release_reaches_who_waits(void **state) {
-    (void)state;
-    struct place place;
+/* A release is a write, too; and a waiter is notified of it, at whichever server it waited. */
+CASE_IN(a_release_reaches_the_waiter, struct place, place, begin, end) {
     struct scene_waiter waiter;
     hf_client *rival;
     hf_options options = scene_options();
-    begin(&place);
-    assert_int_equal(hf_open(proxy_tcp_url(place.balancer), &options, &rival), HF_OK);
-    hf_lock *lock = scene_lock(place.client, HF_PLAIN, "waited");
+    assert_int_equal(hf_open(proxy_tcp_url(place->balancer), &options, &rival), HF_OK);
+    hf_lock *lock = scene_lock(place->client, HF_PLAIN, "waited");
     hf_lock *other = scene_lock(rival, HF_PLAIN, "waited");
-    acquire(lock, HF_WATCHDOG);
+    scene_acquire(lock, HF_WATCHDOG, NULL);
     scene_wait_for(&waiter, other);
-    assert_true(proxy_wait_seen(place.balancer, "\r\nSUBSCRIBE\r\n", 1, HANG_MS));
-    change(&place);
+    assert_true(proxy_wait_seen(place->balancer, "\r\nSUBSCRIBE\r\n", 1, HANG_MS));
+    change(place);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_int_equal(scene_join(&waiter), HF_OK);
-    assert_true(key_exists(place.servers[1], "waited"));
+    assert_true(key_exists(place->servers[1], "waited"));
     assert_int_equal(hf_lock_release_as(other, waiter.owner), HF_OK);
     hf_lock_free(lock);
     hf_lock_free(other);
     hf_close(rival);
-    end(&place);
 }
 
 /* The balancer has cut the connections, so nobody refuses anything; but it is another server, and that is enough. */
-static void another_server_is_noticed(void **state) {
-    (void)state;
-    struct place place;
+CASE_IN(another_server_is_noticed, struct place, place, begin, end) {
     struct scene_events lost = {0}, none = {0};
-    begin(&place);
-    hf_lock *kept = scene_lock(place.client, HF_PLAIN, "kept");
-    hf_lock *gone = scene_lock(place.client, HF_PLAIN, "gone");
+    hf_lock *kept = scene_lock(place->client, HF_PLAIN, "kept");
+    hf_lock *gone = scene_lock(place->client, HF_PLAIN, "gone");
     assert_int_equal(hf_lock_on_lost(kept, scene_on_event, &none), HF_OK);
     assert_int_equal(hf_lock_on_lost(gone, scene_on_event, &lost), HF_OK);
-    acquire(kept, LONG_MS);
-    acquire(gone, LONG_MS);
-    assert_true(proxy_wait_seen(place.balancer, "\r\nSUBSCRIBE\r\n", 1, HANG_MS)); /* old enough */
-    change(&place);
-    cmd_ok(place.servers[1], "DEL gone");
-    proxy_cut_all(place.balancer);
+    scene_acquire(kept, LONG_MS, NULL);
+    scene_acquire(gone, LONG_MS, NULL);
+    assert_true(proxy_wait_seen(place->balancer, "\r\nSUBSCRIBE\r\n", 1, HANG_MS)); /* old enough */
+    change(place);
+    cmd_ok(place->servers[1], "DEL gone");
+    proxy_cut_all(place->balancer);
     assert_true(scene_wait_losses(&lost, 1));
     assert_int_equal(hf_lock_release(gone), HF_ELOST);
     assert_int_equal(hf_lock_release(kept), HF_OK);
     assert_int_equal(atomic_load(&none.losses), 0);
     hf_lock_free(kept);
     hf_lock_free(gone);
-    end(&place);
 }
 
 /* ---- What is there by mistake ---- */
@@ -153,58 +136,42 @@ static void expect_words(int err, int expected, const char *words) {
 }
 
 /* Nobody waits for ever; and when it becomes the primary after all, it is used. */
-static void a_replicas_address_is_told(void **state) {
-    (void)state;
-    struct place place;
+CASE_IN(a_replicas_address_is_reported, struct place, place, begin, end) {
     hf_client *client;
     hf_options options = scene_options();
-    begin(&place);
     options.cmd_timeout_ms = 3000;
     options.connect_timeout_ms = GIVE_UP_MS;
-    assert_int_equal(hf_open(server_tcp_url(place.servers[1]), &options, &client), HF_OK);
+    assert_int_equal(hf_open(server_tcp_url(place->servers[1]), &options, &client), HF_OK);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "replica");
-    assert_int_equal(hf_ping(client), HF_OK); /* who only asks may ask a replica */
+    assert_int_equal(hf_ping(client), HF_OK); /* queries may go to a replica */
     int64_t start_ms = now_ms();
-    expect_words(hf_lock_acquire(lock), HF_EREFUSED, "this is a replica's address");
+    expect_words(hf_lock_acquire(lock), HF_EREFUSED, "this is a replica, not the primary");
     assert_true(now_ms() - start_ms >= GIVE_UP_MS);
-    expect_words(hf_lock_try(lock), HF_EREFUSED, "this is a replica's address");
-    cmd_ok(place.servers[1], "REPLICAOF NO ONE");
+    expect_words(hf_lock_try(lock), HF_EREFUSED, "this is a replica, not the primary");
+    cmd_ok(place->servers[1], "REPLICAOF NO ONE");
     assert_int_equal(hf_lock_acquire_for(lock, HANG_MS), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     hf_lock_free(lock);
     hf_close(client);
-    end(&place);
 }
 
 static void answer_instead(struct place *place, const char *command, const char *answer) {
     proxy_answer_instead(place->balancer, command, answer, strlen(answer));
 }
 
-static void a_proxy_without_the_time_is_told(void **state) {
-    (void)state;
+CASE_IN(a_proxy_without_the_time_is_reported, struct place, place, begin, end) {
     static const char *const refusals[] = {
         "-ERR unknown command 'TIME', with args beginning with: \r\n",
         "-ERR unsupported command 'TIME'\r\n", "-invalid request\r\n"};
-    struct place place;
-    begin(&place);
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
-        answer_instead(&place, "\r\nTIME\r\n", refusals[i]);
-        expect_words(hf_ping(place.client), HF_ENOTSUP, "a proxy that does not pass TIME");
+        answer_instead(place, "\r\nTIME\r\n", refusals[i]);
+        expect_words(hf_ping(place->client), HF_ENOTSUP,
+                     "a proxy in between does not support TIME");
     }
-    answer_instead(&place, "\r\nINFO\r\n", refusals[1]); /* twice: memory, and the version */
-    answer_instead(&place, "\r\nINFO\r\n", refusals[1]);
-    answer_instead(&place, "\r\nCLIENT\r\n", refusals[1]);
-    assert_int_equal(hf_ping(place.client), HF_OK); /* it can be done without these */
-    end(&place);
+    answer_instead(place, "\r\nINFO\r\n", refusals[1]); /* twice: memory, and the version */
+    answer_instead(place, "\r\nINFO\r\n", refusals[1]);
+    answer_instead(place, "\r\nCLIENT\r\n", refusals[1]);
+    assert_int_equal(hf_ping(place->client), HF_OK); /* it can be done without these */
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_refusal_leads_to_the_new_primary),
-        cmocka_unit_test(a_release_reaches_who_waits),
-        cmocka_unit_test(another_server_is_noticed),
-        cmocka_unit_test(a_replicas_address_is_told),
-        cmocka_unit_test(a_proxy_without_the_time_is_told),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

@@ -1,50 +1,41 @@
 /*
- * A primary that dies, by hand or by accident: what is held stays held, who waits gets the lock, who
- * releases has released. With real servers and sentinels.
+ * A primary that dies, or fails over by hand: holds stay held, waiters get the lock, releases
+ * succeed. With real servers and sentinels.
  */
 #include "route/scene.h"
-#include "support/heard.h"
+#include "support/case.h"
+#include "support/crowd.h"
+#include "support/news_log.h"
 
 #include <stdio.h>
 #include <string.h>
 
 /* ---- Killed ---- */
 
-static const any_kind kinds[] = {HF_PLAIN, HF_PLAIN | HF_FENCED, HF_FAIR, HF_READ, HF_WRITE};
+static const any_kind kinds[] = {HF_PLAIN, HF_PLAIN | HF_FENCED, HF_FAIR, HF_READ, HF_WRITE,
+                                 HF_STRING};
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
 /* Of each kind one with a watchdog and one with a lease. */
-static void killed_while_held(void **state) {
-    (void)state;
-    struct scene s;
-    scene_begin(&s, NULL);
+SCENE_CASE(killed_while_held) {
     hf_lock *locks[2 * KINDS], *rivals[2 * KINDS];
     for (size_t i = 0; i < 2 * KINDS; i++) {
         char name[16];
         snprintf(name, sizeof name, "held-%zu", i);
-        hf_acquire_options options = HF_ACQUIRE_INIT;
-        options.lease_ms = i % 2 == 0 ? HF_WATCHDOG : LONG_MS;
-        locks[i] = scene_lock(s.client, kinds[i / 2], name);
-        rivals[i] = scene_lock(s.rival, kinds[i / 2] == HF_READ ? HF_WRITE : kinds[i / 2], name);
-        assert_int_equal(hf_lock_acquire_with(locks[i], &options, NULL), HF_OK);
+        locks[i] = scene_lock(s->client, kinds[i / 2], name);
+        rivals[i] = scene_lock(s->rival, scene_rival_of(kinds[i / 2]), name);
+        scene_acquire(locks[i], i % 2 == 0 ? HF_WATCHDOG : LONG_MS, NULL);
     }
-    scene_replicate(&s);
-    scene_kill_primary(&s);
-    assert_true(scene_wait_switches(s.client, 1));
-    for (size_t i = 0; i < 2 * KINDS; i++) {
-        assert_int_equal(hf_lock_try(rivals[i]), HF_EBUSY);
-        assert_true(hf_lock_remaining_ms(locks[i]) > 0);
-        assert_int_equal(hf_lock_release(locks[i]), HF_OK);
-        assert_int_equal(hf_lock_try(rivals[i]), HF_OK);
-        hf_lock_free(locks[i]);
-        hf_lock_free(rivals[i]);
-    }
-    assert_int_equal(scene_stats(s.client).losses, 0);
-    assert_int_equal(scene_stats(s.client).switches, 1);
-    scene_end(&s);
+    scene_replicate(s);
+    scene_kill_primary(s);
+    assert_true(scene_wait_switches(s->client, 1));
+    for (size_t i = 0; i < 2 * KINDS; i++)
+        scene_release_held(locks[i], rivals[i]);
+    assert_int_equal(scene_stats(s->client).losses, 0);
+    assert_int_equal(scene_stats(s->client).switches, 1);
 }
 
-/* The waiter is heard at the new primary, and then told of the release. */
+/* The waiter subscribes at the new primary, and is then notified of the release. */
 static bool has_channel(void *arg) {
     redisReply *reply = cmd(arg, "PUBSUB CHANNELS *{waited}*");
     bool any = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements > 0;
@@ -74,78 +65,66 @@ static void killed_while_waited_for(any_kind kind) {
 }
 
 /* Nobody here sends a command: it is the listening that finds the new primary. */
-static void killed_while_listened_to(void **state) {
-    (void)state;
+CASE(killed_while_listened_to) {
     struct scene s;
     hf_listener *listener;
-    struct heard *heard = heard_new();
+    struct news_log *news_log = news_log_new();
     scene_begin(&s, NULL);
-    assert_int_equal(hf_listen(s.client, "waited", heard_note, heard, &listener), HF_OK);
-    assert_true(heard_wait(heard, HF_NEWS_LISTENING, 1, HANG_MS));
+    assert_int_equal(hf_listen(s.client, "waited", news_log_add, news_log, &listener), HF_OK);
+    assert_true(news_log_wait(news_log, HF_NEWS_LISTENING, 1, HANG_MS));
     struct server *primary = scene_kill_primary(&s);
-    assert_true(heard_wait(heard, HF_NEWS_LISTENING, 2, HANG_MS));
+    assert_true(news_log_wait(news_log, HF_NEWS_LISTENING, 2, HANG_MS));
     assert_true(wait_until(has_channel, primary, HANG_MS));
     cmd_ok(primary, "PUBLISH redisson_lock__channel:{waited} 0");
-    assert_true(heard_wait(heard, HF_NEWS_RELEASED, 1, HANG_MS));
+    assert_true(news_log_wait(news_log, HF_NEWS_RELEASED, 1, HANG_MS));
     hf_listener_free(listener);
-    heard_free(heard);
+    news_log_free(news_log);
     scene_end(&s);
 }
 
-static void killed_while_a_plain_one_is_waited_for(void **state) {
-    (void)state;
+CASE(killed_while_a_plain_one_is_waited_for) {
     killed_while_waited_for(HF_PLAIN);
 }
 
-static void killed_while_a_fair_one_is_waited_for(void **state) {
-    (void)state;
+CASE(killed_while_a_fair_one_is_waited_for) {
     killed_while_waited_for(HF_FAIR);
 }
 
 /* Nobody is there to take it, and it is taken all the same, by who is there next. */
-static void killed_before_a_release(void **state) {
-    (void)state;
-    struct scene s;
-    scene_begin(&s, NULL);
-    hf_lock *lock = scene_lock(s.client, HF_PLAIN, "released");
+SCENE_CASE(killed_before_a_release) {
+    hf_lock *lock = scene_lock(s->client, HF_PLAIN, "released");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    scene_replicate(&s);
-    struct server *old = watched_primary(s.watched);
+    scene_replicate(s);
+    struct server *old = watched_primary(s->watched);
     server_kill(old);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    struct server *primary = watched_wait_switch(s.watched, old);
+    struct server *primary = watched_wait_switch(s->watched, old);
     assert_false(key_exists(primary, "released"));
-    assert_int_equal(scene_stats(s.client).switches, 1);
+    assert_int_equal(scene_stats(s->client).switches, 1);
     hf_lock_free(lock);
-    scene_end(&s);
 }
 
-static void killed_before_an_acquire(void **state) {
-    (void)state;
-    struct scene s;
-    scene_begin(&s, NULL);
-    hf_lock *lock = scene_lock(s.client, HF_PLAIN, "acquired");
-    struct server *old = watched_primary(s.watched);
+SCENE_CASE(killed_before_an_acquire) {
+    hf_lock *lock = scene_lock(s->client, HF_PLAIN, "acquired");
+    struct server *old = watched_primary(s->watched);
     server_kill(old);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    assert_ptr_not_equal(watched_primary(s.watched), old);
+    assert_ptr_not_equal(watched_primary(s->watched), old);
     hf_lock_free(lock);
-    scene_end(&s);
 }
 
 /* ---- By hand ---- */
 
 struct busy {
-    pthread_t thread;
+    struct crowd *crowd;
     hf_client *client;
     int number;
-    atomic_bool stop;
     atomic_int rounds;
     int wrong; /* an error that nobody who has patience should see; HF_OK: none */
 };
 
-/* What was written to the old primary after the new one began may be lost, and then it is told. */
+/* Writes to the old primary after the new one began may be lost; then the loss is reported. */
 static void *be_busy(void *arg) {
     struct busy *busy = arg;
     char name[16];
@@ -153,7 +132,7 @@ static void *be_busy(void *arg) {
     hf_lock *lock;
     if (hf_lock_new(busy->client, name, &lock) != HF_OK)
         return NULL;
-    while (!atomic_load(&busy->stop) && busy->wrong == HF_OK) {
+    while (!atomic_load(&busy->crowd->over) && busy->wrong == HF_OK) {
         int err = hf_lock_acquire(lock);
         if (err == HF_OK)
             err = hf_lock_release(lock);
@@ -169,67 +148,62 @@ static bool goes_on(void *arg) {
     return atomic_load(&((struct busy *)arg)->rounds) > 0;
 }
 
-static void U90_by_hand_there_and_back(void **state) {
-    (void)state;
-    struct scene s;
-    struct busy busy[4];
-    scene_begin(&s, NULL);
-    for (int i = 0; i < 4; i++) {
-        busy[i] = (struct busy){.client = i % 2 == 0 ? s.client : s.rival, .number = i};
-        assert_int_equal(pthread_create(&busy[i].thread, NULL, be_busy, &busy[i]), 0);
+static void busy_begin(struct busy *busy, int len, struct crowd *crowd, struct scene *s) {
+    for (int i = 0; i < len; i++) {
+        busy[i] =
+            (struct busy){.crowd = crowd, .client = i % 2 == 0 ? s->client : s->rival, .number = i};
+        crowd_add(crowd, be_busy, &busy[i]);
     }
-    for (uint64_t round = 1; round <= 2; round++) {
-        struct server *old = watched_primary(s.watched);
-        watched_fail_over(s.watched);
-        watched_wait_switch(s.watched, old);
-        assert_true(scene_wait_switches(s.client, round));
-        assert_true(scene_wait_switches(s.rival, round));
-        watched_heal(s.watched);
-    }
-    for (int i = 0; i < 4; i++) {
+}
+
+/* Each gets on from here, and met no such error. */
+static void busy_end(struct busy *busy, int len, struct crowd *crowd) {
+    for (int i = 0; i < len; i++) {
         atomic_store(&busy[i].rounds, 0);
         assert_true(wait_until(goes_on, &busy[i], HANG_MS));
-        atomic_store(&busy[i].stop, true);
-        pthread_join(busy[i].thread, NULL);
-        assert_int_equal(busy[i].wrong, HF_OK);
     }
-    scene_end(&s);
+    crowd_end(crowd);
+    for (int i = 0; i < len; i++)
+        assert_int_equal(busy[i].wrong, HF_OK);
+}
+
+SCENE_CASE(U90_by_hand_there_and_back) {
+    struct busy busy[4];
+    struct crowd crowd = {0};
+    busy_begin(busy, 4, &crowd, s);
+    for (uint64_t round = 1; round <= 2; round++) {
+        struct server *old = watched_primary(s->watched);
+        watched_fail_over(s->watched);
+        watched_wait_switch(s->watched, old);
+        assert_true(scene_wait_switches(s->client, round));
+        assert_true(scene_wait_switches(s->rival, round));
+        watched_heal(s->watched);
+    }
+    busy_end(busy, 4, &crowd);
 }
 
 /* One server after the other, as they are upgraded: those that only follow are ended, and the primary when another has
  * taken over for it. */
-static void restarted_one_by_one(void **state) {
-    (void)state;
-    struct scene s;
+SCENE_CASE(C327_restarted_one_by_one) {
     struct busy busy[2];
-    scene_begin(&s, NULL);
-    hf_lock *lock = scene_lock(s.client, HF_PLAIN, "rolling");
+    struct crowd crowd = {0};
+    hf_lock *lock = scene_lock(s->client, HF_PLAIN, "rolling");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    for (int i = 0; i < 2; i++) {
-        busy[i] = (struct busy){.client = i == 0 ? s.client : s.rival, .number = i};
-        assert_int_equal(pthread_create(&busy[i].thread, NULL, be_busy, &busy[i]), 0);
-    }
+    busy_begin(busy, 2, &crowd, s);
     for (int i = 0; i < WATCHED_SERVERS; i++) {
-        struct server *server = watched_server(s.watched, i);
-        scene_replicate(&s);
-        if (watched_primary(s.watched) == server) {
-            watched_fail_over(s.watched);
-            watched_wait_switch(s.watched, server);
-            watched_heal(s.watched);
+        struct server *server = watched_server(s->watched, i);
+        scene_replicate(s);
+        if (watched_primary(s->watched) == server) {
+            watched_fail_over(s->watched);
+            watched_wait_switch(s->watched, server);
+            watched_heal(s->watched);
         }
         server_kill(server);
-        watched_heal(s.watched);
+        watched_heal(s->watched);
     }
-    for (int i = 0; i < 2; i++) {
-        atomic_store(&busy[i].rounds, 0);
-        assert_true(wait_until(goes_on, &busy[i], HANG_MS));
-        atomic_store(&busy[i].stop, true);
-        pthread_join(busy[i].thread, NULL);
-        assert_int_equal(busy[i].wrong, HF_OK);
-    }
+    busy_end(busy, 2, &crowd);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     hf_lock_free(lock);
-    scene_end(&s);
 }
 
 /* ---- Frozen ---- */
@@ -245,18 +219,15 @@ static bool is_replica(void *arg) {
 
 /* The old primary was only stopped, and goes on as if nothing had been when it wakes. Nothing of ours
  * reaches it then. */
-static void frozen_and_woken(void **state) {
-    (void)state;
-    struct scene s;
-    scene_begin(&s, NULL);
-    hf_lock *lock = scene_lock(s.client, HF_PLAIN, "frozen");
+SCENE_CASE(frozen_and_woken) {
+    hf_lock *lock = scene_lock(s->client, HF_PLAIN, "frozen");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    scene_replicate(&s);
-    struct server *old = watched_primary(s.watched);
+    scene_replicate(s);
+    struct server *old = watched_primary(s->watched);
     struct monitor *monitor = monitor_start(old);
     server_freeze(old);
-    watched_wait_switch(s.watched, old);
-    assert_true(scene_wait_switches(s.client, 1));
+    watched_wait_switch(s->watched, old);
+    assert_true(scene_wait_switches(s->client, 1));
     server_unfreeze(old);
     for (int i = 0; i < 100; i++) {
         assert_int_equal(hf_lock_acquire(lock), HF_OK);
@@ -265,23 +236,9 @@ static void frozen_and_woken(void **state) {
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_true(wait_until(is_replica, old, HANG_MS));
     assert_int_equal(monitor_count(monitor, "EVALSHA"), 0);
-    assert_int_equal(monitor_count(monitor, hf_client_id(s.client)), 0);
+    assert_int_equal(monitor_count(monitor, hf_client_id(s->client)), 0);
     monitor_stop(monitor);
     hf_lock_free(lock);
-    scene_end(&s);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(killed_while_held),
-        cmocka_unit_test(killed_while_listened_to),
-        cmocka_unit_test(killed_while_a_plain_one_is_waited_for),
-        cmocka_unit_test(killed_while_a_fair_one_is_waited_for),
-        cmocka_unit_test(killed_before_a_release),
-        cmocka_unit_test(killed_before_an_acquire),
-        cmocka_unit_test(U90_by_hand_there_and_back),
-        cmocka_unit_test(restarted_one_by_one),
-        cmocka_unit_test(frozen_and_woken),
-    };
-    return cmocka_run_group_tests(tests, scene_start, scene_stop);
-}
+RUN_CASES(scene_start, scene_stop)

@@ -1,36 +1,24 @@
 /*
- * Servers whose clocks differ. What was copied ends by the clock of the server that has it, and `not-after` is compared with
- * it: each node is asked by its own clock, and a difference that matters is told of. The sentinel is scripted, the
- * servers are real.
+ * Servers whose clocks differ. A replicated lease ends by the clock of the server that has it, and
+ * scripts compare `not-after` with it. So each node is sent its own server's time, and a difference
+ * that matters is logged. The sentinel is scripted, the servers are real.
  */
 #include "route/scripted.h"
 
 #include "route/scene.h"
+#include "support/case.h"
 #include "support/step.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define LOCALHOST "127.0.0.1"
 #define OFF_MS 60000 /* a fifth of the lease */
 
-static struct server *servers[2];
 static bool can_step;
 
 static int start(void **state) {
-    const struct server_options options = {.tcp = true};
-    (void)state;
     can_step = step_preload(HF_TEST_STEPPED_CLOCK);
-    for (int i = 0; i < 2; i++)
-        servers[i] = server_start(&options);
-    return 0;
-}
-
-static int stop(void **state) {
-    (void)state;
-    for (int i = 0; i < 2; i++)
-        server_free(servers[i]);
-    return 0;
+    return scripted_start_servers(state);
 }
 
 struct warnings {
@@ -46,8 +34,8 @@ static void note(hf_log_level level, const char *message, void *user) {
 
 static void change(struct scripted *sentinel, hf_client *client, int i) {
     uint64_t switches = scene_stats(client).switches;
-    scripted_name(sentinel, LOCALHOST, server_port(servers[i]), (int)switches + 2);
-    freeReplyObject(cmd(servers[1 - i], "CLIENT KILL TYPE normal"));
+    scripted_name(sentinel, LOCALHOST, server_port(scripted_servers[i]), (int)switches + 2);
+    freeReplyObject(cmd(scripted_servers[1 - i], "CLIENT KILL TYPE normal"));
     assert_true(scene_wait_switches(client, switches + 1));
 }
 
@@ -56,10 +44,9 @@ static void pair(hf_lock *lock) {
     assert_int_equal(hf_lock_release(lock), HF_OK);
 }
 
-/* Commands are timed by the clock of the node that gets them, so none is late there; the difference is told of, both
+/* Commands are timed by the clock of the node that gets them, so none is late there; the difference is reported, both
  * ways, and a small one is not. */
-static void clocks_that_differ(void **state) {
-    (void)state;
+CASE(clocks_that_differ) {
     if (!can_step) {
         print_message("the clock of this server cannot be stepped: skipped\n");
         skip();
@@ -71,7 +58,7 @@ static void clocks_that_differ(void **state) {
     char url[256];
     options.log = note;
     options.log_user = &warnings;
-    scripted_name(sentinel, LOCALHOST, server_port(servers[0]), 1);
+    scripted_name(sentinel, LOCALHOST, server_port(scripted_servers[0]), 1);
     snprintf(url, sizeof url, "redis-sentinel://" LOCALHOST ":%d/" SCRIPTED_NAME,
              scripted_port(sentinel));
     assert_int_equal(hf_open(url, &options, &client), HF_OK);
@@ -81,7 +68,7 @@ static void clocks_that_differ(void **state) {
     change(sentinel, client, 1);
     pair(lock);
     assert_int_equal(atomic_load(&warnings.ahead) + atomic_load(&warnings.behind), 0);
-    step_clock(servers[0], OFF_MS);
+    step_clock(scripted_servers[0], OFF_MS);
     change(sentinel, client, 0);
     assert_int_equal(atomic_load(&warnings.ahead), 1);
     pair(lock);
@@ -91,16 +78,11 @@ static void clocks_that_differ(void **state) {
     pair(lock);
     pair(fair);
     assert_int_equal(scene_stats(client).losses, 0);
-    step_clock(servers[0], 0);
+    step_clock(scripted_servers[0], 0);
     hf_lock_free(lock);
     hf_lock_free(fair);
     hf_close(client);
     scripted_free(sentinel);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(clocks_that_differ),
-    };
-    return cmocka_run_group_tests(tests, start, stop);
-}
+RUN_CASES(start, scripted_stop_servers)

@@ -1,9 +1,10 @@
 /*
- * A failover that loses what was written: the replicas never had the lock, and one of them becomes the
- * primary. Then two may hold it, as the documentation says; the first is told, soon and in these words, and
- * the tokens tell them apart. With real servers and sentinels.
+ * A failover that loses writes: the replicas never had the lock, and one of them becomes the
+ * primary. Then two clients may hold it, as documented. The first is notified soon, with the right
+ * reason, and the tokens distinguish the two. With real servers and sentinels.
  */
 #include "route/scene.h"
+#include "support/case.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,14 +23,8 @@ static void lose_at_replicas(struct scene *s, const char *key) {
     }
 }
 
-static void acquire(hf_lock *lock, int64_t lease_ms, hf_result *result) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
-    options.lease_ms = lease_ms;
-    assert_int_equal(hf_lock_acquire_with(lock, &options, result), HF_OK);
-}
-
 /* The next renewal is a hundred seconds away, and the end of the lease three hundred. */
-static void told_of_a_lost_lock(int64_t lease_ms) {
+static void notified_of_a_lost_lock(int64_t lease_ms) {
     struct scene s;
     struct scene_events events = {0}, none = {0};
     hf_result first = HF_RESULT_INIT, second = HF_RESULT_INIT;
@@ -39,13 +34,13 @@ static void told_of_a_lost_lock(int64_t lease_ms) {
     hf_lock *rival = scene_lock(s.rival, HF_PLAIN | HF_FENCED, "lost");
     assert_int_equal(hf_lock_on_lost(lock, scene_on_event, &events), HF_OK);
     assert_int_equal(hf_lock_on_lost(kept, scene_on_event, &none), HF_OK);
-    acquire(lock, lease_ms, &first);
-    acquire(kept, lease_ms, NULL);
+    scene_acquire(lock, lease_ms, &first);
+    scene_acquire(kept, lease_ms, NULL);
     lose_at_replicas(&s, "lost");
     scene_kill_primary(&s);
     assert_true(scene_wait_losses(&events, 1));
     assert_string_equal(events.reason, "the primary changed, and the new one does not have it");
-    acquire(rival, lease_ms, &second);
+    scene_acquire(rival, lease_ms, &second);
     assert_true(second.token > first.token);
     assert_int_equal(hf_lock_release(lock), HF_ELOST);
     assert_int_equal(hf_lock_release(rival), HF_OK);
@@ -59,14 +54,12 @@ static void told_of_a_lost_lock(int64_t lease_ms) {
     scene_end(&s);
 }
 
-static void told_of_one_with_a_watchdog(void **state) {
-    (void)state;
-    told_of_a_lost_lock(HF_WATCHDOG);
+CASE(notified_of_a_watchdog_hold) {
+    notified_of_a_lost_lock(HF_WATCHDOG);
 }
 
-static void told_of_one_with_a_lease(void **state) {
-    (void)state;
-    told_of_a_lost_lock(LONG_MS);
+CASE(notified_of_a_leased_hold) {
+    notified_of_a_lost_lock(LONG_MS);
 }
 
 /* When a sentinel was first heard of, or followed without having been heard. */
@@ -81,8 +74,7 @@ static void note_announcement(hf_log_level level, const char *message, void *use
 
 /* All of very many are asked about, and none is told wrongly. What is promised is a second; it is only demanded where nothing
  * else is to be done. */
-static void many_are_verified(void **state) {
-    (void)state;
+CASE(many_are_verified) {
     bool soak = getenv("HF_SOAK") != NULL;
     size_t many = soak ? 10000 : 1000;
     struct scene s;
@@ -98,7 +90,7 @@ static void many_are_verified(void **state) {
         snprintf(name, sizeof name, "many-%zu", i);
         locks[i] = scene_lock(s.client, HF_PLAIN, name);
         assert_int_equal(hf_lock_on_lost(locks[i], scene_on_event, &events), HF_OK);
-        acquire(locks[i], i % 2 == 0 ? HF_WATCHDOG : LONG_MS, NULL);
+        scene_acquire(locks[i], i % 2 == 0 ? HF_WATCHDOG : LONG_MS, NULL);
     }
     lose_at_replicas(&s, "many-0");
     lose_at_replicas(&s, "many-501");
@@ -117,29 +109,16 @@ static void many_are_verified(void **state) {
 }
 
 /* It comes back empty before anybody has noticed: no change of primary, and nothing is there. */
-static void told_of_one_that_forgot(void **state) {
-    (void)state;
-    struct scene s;
+SCENE_CASE(notified_of_a_server_that_forgot) {
     struct scene_events events = {0};
-    scene_begin(&s, NULL);
-    hf_lock *lock = scene_lock(s.client, HF_PLAIN, "forgotten");
-    assert_int_equal(hf_lock_on_lost(lock, scene_on_event, &events), HF_OK);
-    acquire(lock, LONG_MS, NULL);
+    hf_lock *lock = scene_watched_lock(s->client, HF_PLAIN, "forgotten", &events);
+    scene_acquire(lock, LONG_MS, NULL);
     assert_int_equal(hf_lock_extend(lock, LONG_MS), HF_OK);
-    lose_at_replicas(&s, "forgotten"); /* should they notice after all */
-    server_restart(watched_primary(s.watched));
+    lose_at_replicas(s, "forgotten"); /* should they notice after all */
+    server_restart(watched_primary(s->watched));
     assert_true(scene_wait_losses(&events, 1));
     assert_int_equal(hf_lock_release(lock), HF_ELOST);
     hf_lock_free(lock);
-    scene_end(&s);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(told_of_one_with_a_watchdog),
-        cmocka_unit_test(told_of_one_with_a_lease),
-        cmocka_unit_test(many_are_verified),
-        cmocka_unit_test(told_of_one_that_forgot),
-    };
-    return cmocka_run_group_tests(tests, scene_start, scene_stop);
-}
+RUN_CASES(scene_start, scene_stop)

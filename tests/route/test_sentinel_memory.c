@@ -9,6 +9,7 @@
 #include "route/scripted.h"
 
 #include "route/scene.h"
+#include "support/case.h"
 #include "support/memory.h"
 
 #include <stdio.h>
@@ -103,8 +104,7 @@ static bool run_step(long fail_at) {
     return atomic_load(&memory.calls) >= fail_at;
 }
 
-static void each_allocation_fails_in_turn(void **state) {
-    (void)state;
+CASE(each_allocation_fails_in_turn) {
     long stride = getenv("HF_SOAK") != NULL ? 1 : STRIDE, at = 1;
     while (run_step(at))
         at += stride;
@@ -112,9 +112,4 @@ static void each_allocation_fails_in_turn(void **state) {
     print_message("%ld allocations\n", at - stride);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_allocation_fails_in_turn),
-    };
-    return cmocka_run_group_tests(tests, start, stop);
-}
+RUN_CASES(start, stop)

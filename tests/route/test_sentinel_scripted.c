@@ -1,33 +1,17 @@
 /*
- * Sentinels that say what real ones say only by misfortune: what is out of date, a replica, an address that
- * is good elsewhere, another server every moment. The servers are real.
+ * Sentinels with answers that real ones give only by accident: outdated state, a replica, an
+ * address that is reachable only elsewhere, another server every moment. The servers are real.
  */
 #include "route/scripted.h"
 
 #include "route/scene.h"
+#include "support/case.h"
+#include "support/crowd.h"
+#include "support/proxy.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define LOCALHOST "127.0.0.1"
-
-static struct server *servers[2];
-
-static int start(void **state) {
-    const struct server_options options = {.tcp = true};
-    (void)state;
-    for (int i = 0; i < 2; i++)
-        servers[i] = server_start(&options);
-    return 0;
-}
-
-static int stop(void **state) {
-    (void)state;
-    for (int i = 0; i < 2; i++)
-        server_free(servers[i]);
-    return 0;
-}
 
 static void url_of(struct scripted *const *sentinels, size_t len, char *url, size_t size) {
     int at = snprintf(url, size, "redis-sentinel://");
@@ -55,31 +39,31 @@ static void cut_off(struct server *server) {
 
 /* ---- Out of date ---- */
 
-static void an_older_epoch_leads_nobody_back(void **state) {
-    (void)state;
+CASE(an_older_epoch_is_ignored) {
     struct scripted *sentinels[] = {scripted_start(), scripted_start()};
-    scripted_name(sentinels[0], LOCALHOST, server_port(servers[0]), 5);
-    scripted_name(sentinels[1], LOCALHOST, server_port(servers[1]), 3);
+    scripted_name(sentinels[0], LOCALHOST, server_port(scripted_servers[0]), 5);
+    scripted_name(sentinels[1], LOCALHOST, server_port(scripted_servers[1]), 3);
     scripted_hide(sentinels[1], true); /* else it is asked if the other is slow, and believed */
     hf_client *client = open_on(sentinels, 2);
     assert_int_equal(hf_ping(client), HF_OK);
     scripted_hide(sentinels[1], false);
-    long long before = server_calls(servers[1], "evalsha");
+    long long before = server_calls(scripted_servers[1], "evalsha");
     scripted_hide(sentinels[0], true);
-    cut_off(servers[0]); /* so that somebody is asked, who is the other now */
+    cut_off(scripted_servers[0]); /* so that somebody is asked, who is the other now */
     assert_true(scripted_wait_asked(sentinels[1], 1, HANG_MS));
     hf_lock *lock = scene_lock(client, HF_PLAIN, "stale");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    assert_true(key_exists(servers[0], "stale"));
+    assert_true(key_exists(scripted_servers[0], "stale"));
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    assert_int_equal(server_calls(servers[1], "evalsha"), before);
+    assert_int_equal(server_calls(scripted_servers[1], "evalsha"), before);
     assert_int_equal(scene_stats(client).switches, 0);
 
-    scripted_name(sentinels[1], LOCALHOST, server_port(servers[1]), 6); /* it has caught up */
-    cut_off(servers[0]);
+    scripted_name(sentinels[1], LOCALHOST, server_port(scripted_servers[1]),
+                  6); /* it has caught up */
+    cut_off(scripted_servers[0]);
     assert_true(scene_wait_switches(client, 1));
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    assert_true(key_exists(servers[1], "stale"));
+    assert_true(key_exists(scripted_servers[1], "stale"));
     assert_int_equal(hf_lock_release(lock), HF_OK);
     hf_lock_free(lock);
     hf_close(client);
@@ -88,19 +72,18 @@ static void an_older_epoch_leads_nobody_back(void **state) {
 }
 
 /* Not one of them, but all, and for a while: they were set up anew. Ten seconds, so only where there is time. */
-static void all_that_begin_anew_are_believed(void **state) {
-    (void)state;
+CASE(all_that_begin_anew_are_believed) {
     if (getenv("HF_SOAK") == NULL)
         return;
     struct scripted *sentinels[] = {scripted_start(), scripted_start()};
     for (int i = 0; i < 2; i++)
-        scripted_name(sentinels[i], LOCALHOST, server_port(servers[0]), 5);
+        scripted_name(sentinels[i], LOCALHOST, server_port(scripted_servers[0]), 5);
     hf_client *client = open_on(sentinels, 2);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "anew");
     assert_int_equal(hf_lock_acquire(lock), HF_OK); /* so that somebody looks */
     int64_t start_ms = now_ms();
     for (int i = 0; i < 2; i++)
-        scripted_name(sentinels[i], LOCALHOST, server_port(servers[1]), 0);
+        scripted_name(sentinels[i], LOCALHOST, server_port(scripted_servers[1]), 0);
     assert_true(scene_wait_switches(client, 1));
     assert_true(now_ms() - start_ms >= 9000);
     hf_lock_free(lock);
@@ -110,14 +93,13 @@ static void all_that_begin_anew_are_believed(void **state) {
 }
 
 /* Some services have sentinels that tell no epoch. */
-static void no_epoch_is_fine(void **state) {
-    (void)state;
+CASE(no_epoch_is_fine) {
     struct scripted *sentinel = scripted_start();
-    scripted_name(sentinel, LOCALHOST, server_port(servers[0]), -1);
+    scripted_name(sentinel, LOCALHOST, server_port(scripted_servers[0]), -1);
     hf_client *client = open_on(&sentinel, 1);
     assert_int_equal(hf_ping(client), HF_OK);
-    scripted_name(sentinel, LOCALHOST, server_port(servers[1]), -1);
-    cut_off(servers[0]);
+    scripted_name(sentinel, LOCALHOST, server_port(scripted_servers[1]), -1);
+    cut_off(scripted_servers[0]);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "no-epoch");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
@@ -127,14 +109,258 @@ static void no_epoch_is_fine(void **state) {
     scripted_free(sentinel);
 }
 
+/* ---- Errors ---- */
+
+/* Cuts the next primary off as soon as the client has switched to it. */
+static void cut_off_next(hf_log_level level, const char *message, void *next) {
+    (void)level;
+    if (strstr(message, "the primary is now") != NULL)
+        proxy_blackhole(next, true, true);
+}
+
+/* The last error is the old server's; the new one does not finish a handshake. */
+CASE(an_error_keeps_the_name_of_its_server) {
+    static const char readonly[] = "-READONLY You can't write against a read only replica.\r\n";
+    char url[256], node[64];
+    struct scripted *sentinel = scripted_start();
+    struct proxy *former = proxy_start_tcp(server_port(scripted_servers[0]), PROXY_RESP);
+    struct proxy *next = proxy_start_tcp(server_port(scripted_servers[1]), PROXY_RESP);
+    hf_options options = scene_options();
+    hf_client *client;
+    options.log = cut_off_next;
+    options.log_user = next;
+    scripted_name(sentinel, LOCALHOST, proxy_port(former), 5);
+    url_of(&sentinel, 1, url, sizeof url);
+    assert_int_equal(hf_open(url, &options, &client), HF_OK);
+    assert_int_equal(hf_ping(client), HF_OK);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "named");
+    for (int i = 0; i < 100; i++)
+        proxy_answer_instead(former, "EVAL", readonly, strlen(readonly));
+    scripted_name(sentinel, LOCALHOST, proxy_port(next), 6);
+    assert_int_equal(hf_lock_acquire_for(lock, 3000), HF_EREFUSED);
+    assert_int_equal(scene_stats(client).switches, 1);
+    assert_non_null(strstr(hf_last_error()->text, "READONLY"));
+    snprintf(node, sizeof node, LOCALHOST ":%d", proxy_port(former));
+    assert_string_equal(hf_last_error()->node, node);
+    proxy_heal(next);
+    hf_lock_free(lock);
+    hf_close(client);
+    proxy_free(former);
+    proxy_free(next);
+    scripted_free(sentinel);
+}
+
+/* ---- Confirmed by most ---- */
+
+struct renewed {
+    hf_client *client;
+    uint64_t at_least;
+};
+
+static bool was_renewed(void *arg) {
+    const struct renewed *renewed = arg;
+    return scene_stats(renewed->client).renewals >= renewed->at_least;
+}
+
+static bool wait_renewed(hf_client *client, uint64_t more) {
+    struct renewed renewed = {client, scene_stats(client).renewals + more};
+    return wait_until(was_renewed, &renewed, HANG_MS);
+}
+
+struct confirmed {
+    struct scripted *sentinels[3];
+    hf_client *client;
+};
+
+static void begin_confirmed(struct confirmed *confirmed, int64_t watchdog_ms) {
+    hf_options options = scene_options();
+    char url[256];
+    options.watchdog_ms = watchdog_ms;
+    options.sentinel_confirm = 1;
+    for (int i = 0; i < 3; i++) {
+        confirmed->sentinels[i] = scripted_start();
+        scripted_name(confirmed->sentinels[i], LOCALHOST, server_port(scripted_servers[0]), 5);
+    }
+    url_of(confirmed->sentinels, 3, url, sizeof url);
+    assert_int_equal(hf_open(url, &options, &confirmed->client), HF_OK);
+}
+
+static void end_confirmed(struct confirmed *confirmed) {
+    hf_close(confirmed->client);
+    for (int i = 0; i < 3; i++)
+        scripted_free(confirmed->sentinels[i]);
+}
+
+/* One sentinel may be cut off together with an old primary, and names it for ever. The server is well all the time. */
+CASE(a_renewal_counts_while_most_sentinels_name_its_server) {
+    struct confirmed confirmed;
+    struct scene_events events = {0};
+    begin_confirmed(&confirmed, 6000);
+    hf_client *client = confirmed.client;
+    hf_lock *lock = scene_watched_lock(client, HF_PLAIN, "most", &events);
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    assert_int_equal(hf_lock_extend(lock, 6000), HF_OK);
+    scripted_hide(confirmed.sentinels[0], true);
+    assert_true(wait_renewed(client, 2)); /* the first may have been under way */
+    assert_int_equal(atomic_load(&events.losses), 0);
+
+    scripted_hide(confirmed.sentinels[1], true);
+    assert_int_equal(hf_lock_extend(lock, 6000), HF_EUNREACH);
+    assert_non_null(strstr(hf_last_error()->text, "1 of 3 sentinels confirm the primary"));
+    assert_true(scene_wait_losses(&events, 1));
+    assert_true(scene_stats(client).renew_failures > 0);
+    assert_int_equal(hf_lock_release(lock), HF_ELOST);
+    scripted_hide(confirmed.sentinels[1], false);
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    assert_true(wait_renewed(client, 1));
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    hf_lock_free(lock);
+    end_confirmed(&confirmed);
+}
+
+/* The server has shortened the lease, though the extension does not count. */
+CASE(a_shorter_lease_is_not_trusted_longer_without_confirmation) {
+    struct confirmed confirmed;
+    hf_client *other;
+    hf_permits *permits, *rival;
+    hf_permits_options options = HF_PERMITS_INIT;
+    hf_permit_id id, rival_id;
+    begin_confirmed(&confirmed, 30000);
+    assert_int_equal(hf_open(server_url(scripted_servers[0]), NULL, &other), HF_OK);
+    assert_int_equal(hf_permits_new(confirmed.client, "shorter", &permits), HF_OK);
+    assert_int_equal(hf_permits_new(other, "shorter", &rival), HF_OK);
+    assert_int_equal(hf_permits_set(permits, 1), HF_OK);
+    options.lease_ms = 30000;
+    assert_int_equal(hf_permits_acquire_with(permits, &options, &id), HF_OK);
+    for (int i = 0; i < 3; i++)
+        scripted_hide(confirmed.sentinels[i], true);
+    assert_int_equal(hf_permits_extend(permits, &id, HF_NO_LEASE), HF_EUNREACH);
+    assert_true(hf_permits_remaining_ms(permits, &id) > 10000); /* it can only last longer */
+    assert_int_equal(hf_permits_extend(permits, &id, 1500), HF_EUNREACH);
+    assert_true(hf_permits_remaining_ms(permits, &id) <= 1500);
+    assert_int_equal(hf_permits_acquire(rival, &rival_id), HF_OK);
+    assert_int_equal(hf_permits_remaining_ms(permits, &id), 0);
+    assert_int_equal(hf_permits_release(rival, &rival_id), HF_OK);
+    hf_permits_free(permits);
+    hf_permits_free(rival);
+    hf_close(other);
+    end_confirmed(&confirmed);
+}
+
+/* It would extend the trust in the hold. */
+CASE(a_nested_acquire_counts_while_most_sentinels_name_its_server) {
+    struct confirmed confirmed;
+    hf_client *other;
+    begin_confirmed(&confirmed, 30000);
+    assert_int_equal(hf_open(server_url(scripted_servers[0]), NULL, &other), HF_OK);
+    hf_lock *lock = scene_lock(confirmed.client, HF_PLAIN, "nested");
+    hf_lock *rival = scene_lock(other, HF_PLAIN, "nested");
+    hf_acquire_options options = HF_ACQUIRE_INIT;
+    options.lease_ms = 30000;
+    assert_int_equal(hf_lock_acquire_with(lock, &options, NULL), HF_OK);
+    for (int i = 0; i < 2; i++)
+        scripted_hide(confirmed.sentinels[i], true);
+    options.lease_ms = 60000;
+    assert_int_equal(hf_lock_acquire_with(lock, &options, NULL), HF_EUNREACH);
+    assert_non_null(strstr(hf_last_error()->text, "1 of 3 sentinels confirm the primary"));
+    assert_true(hf_lock_remaining_ms(lock) <= 30000);
+    for (int i = 0; i < 2; i++)
+        scripted_hide(confirmed.sentinels[i], false);
+    assert_int_equal(hf_lock_acquire_with(lock, &options, NULL), HF_OK);
+    assert_true(hf_lock_remaining_ms(lock) > 30000);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    assert_int_equal(hf_lock_try(rival), HF_EBUSY);
+    assert_int_equal(hf_lock_release(lock), HF_OK); /* the one that did not count was undone */
+    assert_int_equal(hf_lock_try(rival), HF_OK);
+    assert_int_equal(hf_lock_release(rival), HF_OK);
+    hf_lock_free(lock);
+    hf_lock_free(rival);
+    hf_close(other);
+    end_confirmed(&confirmed);
+}
+
+/* A confirmation does not wait until the next search is due. */
+CASE(a_short_lease_is_confirmed_in_time) {
+    struct confirmed confirmed;
+    struct scene_events events = {0};
+    begin_confirmed(&confirmed, 1000);
+    hf_lock *lock = scene_watched_lock(confirmed.client, HF_PLAIN, "short", &events);
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    assert_true(wait_renewed(confirmed.client, 12));
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(hf_lock_extend(lock, 1000), HF_OK);
+    assert_int_equal(atomic_load(&events.losses), 0);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    hf_lock_free(lock);
+    end_confirmed(&confirmed);
+}
+
+/* ---- No hosts ---- */
+
+#define HOST_WITH_NUL "$11\r\n127.0.0.1\0x\r\n"
+
+static size_t with_port(char *bytes, size_t size, const char *head, size_t head_len, int port) {
+    char text[16];
+    int len = snprintf(text, sizeof text, "%d", port);
+    memcpy(bytes, head, head_len);
+    return head_len +
+           (size_t)snprintf(bytes + head_len, size - head_len, "$%d\r\n%s\r\n", len, text);
+}
+
+static hf_client *open_through(struct proxy *proxy) {
+    char url[128];
+    hf_client *client;
+    snprintf(url, sizeof url, "redis-sentinel://" LOCALHOST ":%d/" SCRIPTED_NAME,
+             proxy_port(proxy));
+    assert_int_equal(hf_open(url, NULL, &client), HF_OK);
+    return client;
+}
+
+/* What is behind a NUL would be cut off, and the rest is the address of a real server. */
+CASE(a_host_with_a_nul_is_none) {
+    static const char head[] = "*2\r\n" HOST_WITH_NUL;
+    struct scripted *sentinel = scripted_start();
+    struct proxy *proxy = proxy_start(scripted_socket(sentinel));
+    char bytes[128];
+    size_t len =
+        with_port(bytes, sizeof bytes, head, sizeof head - 1, server_port(scripted_servers[0]));
+    scripted_name(sentinel, LOCALHOST, server_port(scripted_servers[0]), 5);
+    proxy_answer_instead(proxy, "GET-MASTER-ADDR-BY-NAME", bytes, len);
+    hf_client *client = open_through(proxy);
+    assert_int_equal(hf_ping(client), HF_EUNREACH);
+    assert_non_null(strstr(hf_last_error()->text, "the sentinel returned no address"));
+    hf_close(client);
+    proxy_free(proxy);
+    scripted_free(sentinel);
+}
+
+/* The sentinel that such an address would lead to is not asked, though the only other one is of no help. */
+CASE(a_sentinel_whose_host_has_a_nul_is_none) {
+    static const char head[] = "*1\r\n*4\r\n$2\r\nip\r\n" HOST_WITH_NUL "$4\r\nport\r\n";
+    struct scripted *sentinel = scripted_start(), *other = scripted_start();
+    struct proxy *proxy = proxy_start(scripted_socket(sentinel));
+    char bytes[128];
+    size_t len = with_port(bytes, sizeof bytes, head, sizeof head - 1, scripted_port(other));
+    scripted_name(sentinel, LOCALHOST, 1, 5); /* where no server is */
+    scripted_name(other, LOCALHOST, server_port(scripted_servers[0]), 5);
+    proxy_answer_instead(proxy, "\r\nSENTINELS\r\n", bytes, len);
+    hf_client *client = open_through(proxy);
+    assert_int_equal(hf_ping(client), HF_EUNREACH);
+    assert_int_equal(proxy_fired(proxy), 1);
+    assert_int_equal(scripted_asked(other), 0);
+    hf_close(client);
+    proxy_free(proxy);
+    scripted_free(sentinel);
+    scripted_free(other);
+}
+
 /* ---- A replica ---- */
 
-static void a_replica_gets_nothing_but_a_greeting(void **state) {
-    (void)state;
+CASE(a_replica_gets_nothing_but_a_greeting) {
     const struct server_options options = {.tcp = true};
     struct server *replica = server_start(&options);
     char port[16];
-    snprintf(port, sizeof port, "%d", server_port(servers[0]));
+    snprintf(port, sizeof port, "%d", server_port(scripted_servers[0]));
     cmd_ok(replica, "REPLICAOF " LOCALHOST " %s", port);
     struct monitor *monitor = monitor_start(replica);
     struct scripted *sentinel = scripted_start();
@@ -144,7 +370,7 @@ static void a_replica_gets_nothing_but_a_greeting(void **state) {
     struct scene_waiter waiter;
     scene_wait_for(&waiter, lock);
     assert_true(scripted_wait_asked(sentinel, scripted_asked(sentinel) + 2, HANG_MS));
-    scripted_name(sentinel, LOCALHOST, server_port(servers[0]), 1);
+    scripted_name(sentinel, LOCALHOST, server_port(scripted_servers[0]), 1);
     assert_int_equal(scene_join(&waiter), HF_OK);
     assert_int_equal(hf_lock_release_as(lock, waiter.owner), HF_OK);
     assert_int_equal(monitor_count(monitor, "EVALSHA"), 0);
@@ -157,22 +383,21 @@ static void a_replica_gets_nothing_but_a_greeting(void **state) {
 }
 
 /* It was the primary, becomes a replica while we are connected, and says so when it is written to. */
-static void one_that_becomes_a_replica_is_left(void **state) {
-    (void)state;
+CASE(one_that_becomes_a_replica_is_left) {
     struct scripted *sentinel = scripted_start();
     char port[16];
-    scripted_name(sentinel, LOCALHOST, server_port(servers[1]), 1);
+    scripted_name(sentinel, LOCALHOST, server_port(scripted_servers[1]), 1);
     hf_client *client = open_on(&sentinel, 1);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "demoted");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    snprintf(port, sizeof port, "%d", server_port(servers[0]));
-    cmd_ok(servers[1], "REPLICAOF " LOCALHOST " %s", port);
-    scripted_name(sentinel, LOCALHOST, server_port(servers[0]), 2);
+    snprintf(port, sizeof port, "%d", server_port(scripted_servers[0]));
+    cmd_ok(scripted_servers[1], "REPLICAOF " LOCALHOST " %s", port);
+    scripted_name(sentinel, LOCALHOST, server_port(scripted_servers[0]), 2);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_int_equal(scene_stats(client).switches, 1);
-    cmd_ok(servers[1], "REPLICAOF NO ONE");
+    cmd_ok(scripted_servers[1], "REPLICAOF NO ONE");
     hf_lock_free(lock);
     hf_close(client);
     scripted_free(sentinel);
@@ -180,8 +405,7 @@ static void one_that_becomes_a_replica_is_left(void **state) {
 
 /* ---- Addresses ---- */
 
-static void announced_addresses_are_mapped(void **state) {
-    (void)state;
+CASE(announced_addresses_are_mapped) {
     struct scripted *sentinel = scripted_start();
     char url[256];
     hf_options options = scene_options();
@@ -190,7 +414,7 @@ static void announced_addresses_are_mapped(void **state) {
     snprintf(url, sizeof url,
              "redis-sentinel://" LOCALHOST ":%d/" SCRIPTED_NAME
              "?map=inside.invalid:6379=" LOCALHOST ":%d",
-             scripted_port(sentinel), server_port(servers[0]));
+             scripted_port(sentinel), server_port(scripted_servers[0]));
     assert_int_equal(hf_open(url, &options, &client), HF_OK);
     assert_int_equal(hf_ping(client), HF_OK);
     hf_close(client);
@@ -213,10 +437,9 @@ static bool map_inside(const char *host, uint16_t port, char *ret_host, uint16_t
 }
 
 /* The application is asked about what the url does not have, and need not know everything. */
-static void the_application_maps_addresses(void **state) {
-    (void)state;
+CASE(the_application_maps_addresses) {
     struct scripted *sentinel = scripted_start();
-    uint16_t real_port = (uint16_t)server_port(servers[0]);
+    uint16_t real_port = (uint16_t)server_port(scripted_servers[0]);
     char url[256];
     hf_options options = scene_options();
     hf_client *client;
@@ -228,8 +451,9 @@ static void the_application_maps_addresses(void **state) {
     assert_int_equal(hf_ping(client), HF_OK);
     assert_int_equal(scene_stats(client).switches, 0);
 
-    scripted_name(sentinel, LOCALHOST, server_port(servers[1]), 2); /* which it leaves alone */
-    cut_off(servers[0]);
+    scripted_name(sentinel, LOCALHOST, server_port(scripted_servers[1]),
+                  2); /* which it leaves alone */
+    cut_off(scripted_servers[0]);
     assert_true(scene_wait_switches(client, 1));
     assert_int_equal(hf_ping(client), HF_OK);
     hf_close(client);
@@ -239,10 +463,9 @@ static void the_application_maps_addresses(void **state) {
 /* ---- Another every moment ---- */
 
 struct busy {
-    pthread_t thread;
+    struct crowd *crowd;
     hf_client *client;
     const char *name;
-    atomic_bool stop;
     int rounds, wrong;
 };
 
@@ -253,7 +476,7 @@ static void *be_busy(void *arg) {
     hf_lock *lock;
     if (hf_lock_new(busy->client, busy->name, &lock) != HF_OK)
         return NULL;
-    for (; !atomic_load(&busy->stop) && busy->wrong == HF_OK; busy->rounds++) {
+    for (; !atomic_load(&busy->crowd->over) && busy->wrong == HF_OK; busy->rounds++) {
         hf_acquire_options options = HF_ACQUIRE_INIT;
         options.wait_ms = busy->rounds % 3 == 0 ? 50 : HF_FOREVER;
         options.lease_ms = 2000; /* what a server keeps of a hold that was lost ends soon */
@@ -268,30 +491,28 @@ static void *be_busy(void *arg) {
     return NULL;
 }
 
-static void another_every_moment(void **state) {
-    (void)state;
+CASE(another_every_moment) {
     enum { THREADS = 6, CHANGES = 30 };
     struct scripted *sentinel = scripted_start();
     struct busy busy[THREADS];
-    scripted_name(sentinel, LOCALHOST, server_port(servers[0]), 1);
+    struct crowd crowd = {0};
+    scripted_name(sentinel, LOCALHOST, server_port(scripted_servers[0]), 1);
     hf_client *client = open_on(&sentinel, 1);
     hf_lock *held = scene_lock(client, HF_PLAIN, "held");
     assert_int_equal(hf_lock_acquire(held), HF_OK);
     for (int i = 0; i < THREADS; i++) {
-        busy[i] = (struct busy){.client = client, .name = i % 2 == 0 ? "even" : "odd"};
-        assert_int_equal(pthread_create(&busy[i].thread, NULL, be_busy, &busy[i]), 0);
+        busy[i] =
+            (struct busy){.crowd = &crowd, .client = client, .name = i % 2 == 0 ? "even" : "odd"};
+        crowd_add(&crowd, be_busy, &busy[i]);
     }
     for (int i = 1; i <= CHANGES; i++) {
-        scripted_name(sentinel, LOCALHOST, server_port(servers[i % 2]), 1 + i);
-        cut_off(servers[(i + 1) % 2]);
+        scripted_name(sentinel, LOCALHOST, server_port(scripted_servers[i % 2]), 1 + i);
+        cut_off(scripted_servers[(i + 1) % 2]);
         assert_true(scene_wait_switches(client, (uint64_t)i));
     }
+    crowd_end(&crowd);
     for (int i = 0; i < THREADS; i++)
-        atomic_store(&busy[i].stop, true);
-    for (int i = 0; i < THREADS; i++) {
-        pthread_join(busy[i].thread, NULL);
         assert_int_equal(busy[i].wrong, HF_OK);
-    }
     assert_int_equal(hf_lock_release(held), HF_ELOST); /* the other server never had it */
     hf_lock_free(held);
     hf_close(client);
@@ -349,15 +570,14 @@ static bool has_turned(void *arg) {
     return atomic_load(&((struct turns *)arg)->done) > 0 || ((struct turns *)arg)->wrong != HF_OK;
 }
 
-static void another_every_moment_with_manual_dispatch(void **state) {
-    (void)state;
+CASE(another_every_moment_with_manual_dispatch) {
     enum { CHANGES = 10 };
     struct scripted *sentinel = scripted_start();
     hf_options options = scene_options();
     hf_client *client;
     char url[256];
     pthread_t thread;
-    scripted_name(sentinel, LOCALHOST, server_port(servers[0]), 1);
+    scripted_name(sentinel, LOCALHOST, server_port(scripted_servers[0]), 1);
     url_of(&sentinel, 1, url, sizeof url);
     options.cmd_timeout_ms = HANG_MS; /* there are several changes in a row */
     options.flags = HF_MANUAL_DISPATCH;
@@ -368,8 +588,8 @@ static void another_every_moment_with_manual_dispatch(void **state) {
     for (int i = 1; i <= CHANGES; i++) {
         atomic_store(&turns.done, 0);
         assert_true(wait_until(has_turned, &turns, HANG_MS));
-        scripted_name(sentinel, LOCALHOST, server_port(servers[i % 2]), 1 + i);
-        cut_off(servers[(i + 1) % 2]);
+        scripted_name(sentinel, LOCALHOST, server_port(scripted_servers[i % 2]), 1 + i);
+        cut_off(scripted_servers[(i + 1) % 2]);
         assert_true(scene_wait_switches(client, (uint64_t)i));
     }
     atomic_store(&turns.done, 0);
@@ -382,17 +602,4 @@ static void another_every_moment_with_manual_dispatch(void **state) {
     scripted_free(sentinel);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(an_older_epoch_leads_nobody_back),
-        cmocka_unit_test(all_that_begin_anew_are_believed),
-        cmocka_unit_test(no_epoch_is_fine),
-        cmocka_unit_test(a_replica_gets_nothing_but_a_greeting),
-        cmocka_unit_test(one_that_becomes_a_replica_is_left),
-        cmocka_unit_test(announced_addresses_are_mapped),
-        cmocka_unit_test(the_application_maps_addresses),
-        cmocka_unit_test(another_every_moment),
-        cmocka_unit_test(another_every_moment_with_manual_dispatch),
-    };
-    return cmocka_run_group_tests(tests, start, stop);
-}
+RUN_CASES(scripted_start_servers, scripted_stop_servers)

@@ -1,10 +1,12 @@
 /*
- * Sentinels with TLS: whose certificate is believed, under which name, and what is said if it is not. Certificates and servers are
- * real; so is one sentinel, the others are scripted, behind a TLS end of our own.
+ * Sentinels with TLS: which certificates are accepted, under which name, and the errors for others.
+ * Certificates and servers are real; so is one sentinel. The others are scripted, behind a TLS
+ * proxy of the test.
  */
 #include "route/scripted.h"
 
 #include "route/scene.h"
+#include "support/case.h"
 #include "support/front.h"
 #include "support/server_internal.h"
 #include "support/tls.h"
@@ -72,8 +74,7 @@ static void expect(int found, int err, const char *words) {
 }
 
 /* Both sides, or one of them. */
-static void on_either_side(void **state) {
-    (void)state;
+CASE(on_either_side) {
     const struct server_options tcp = {.tcp = true};
     struct server *clear = server_start(&tcp);
     hf_options options = trusting();
@@ -89,8 +90,7 @@ static void on_either_side(void **state) {
     server_free(clear);
 }
 
-static void strangers_are_refused(void **state) {
-    (void)state;
+CASE(strangers_are_refused) {
     hf_options options = scene_options(); /* which trusts those that the system does */
     scripted_name(sentinel, LOCALHOST, server_port(server), 1);
     size_t before = scripted_asked(sentinel);
@@ -100,8 +100,7 @@ static void strangers_are_refused(void **state) {
 }
 
 /* Sentinels and servers are known by addresses, and certificates have names: each side has an option for that. */
-static void names_of_either_side(void **state) {
-    (void)state;
+CASE(names_of_either_side) {
     hf_options options = trusting();
     char asked[256];
     scripted_name(sentinel, LOCALHOST, server_port(server), 1);
@@ -117,7 +116,7 @@ static void names_of_either_side(void **state) {
 
     scripted_name(sentinel, LOCALHOST, server_port(named), 1);
     expect(ping("rediss-sentinel", front_port(addressed_front), "", &options), HF_ETLS,
-           "or give tls_server_name");
+           "or set tls_server_name");
     expect(ping("rediss-sentinel", front_port(addressed_front),
                 "?tls_server_name=node.example.test", &options),
            HF_OK, NULL);
@@ -165,8 +164,7 @@ static void start_real(struct real *real) {
     } while (!warden_running(real->pid));
 }
 
-static void a_real_sentinel(void **state) {
-    (void)state;
+CASE(a_real_sentinel) {
     struct real real = {.dir = temp_dir()};
     snprintf(real.config, sizeof real.config, "%s/sentinel.conf", real.dir);
     snprintf(real.log, sizeof real.log, "%s/log", real.dir);
@@ -177,12 +175,4 @@ static void a_real_sentinel(void **state) {
     free(real.dir);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(on_either_side),
-        cmocka_unit_test(strangers_are_refused),
-        cmocka_unit_test(names_of_either_side),
-        cmocka_unit_test(a_real_sentinel),
-    };
-    return cmocka_run_group_tests(tests, start, stop);
-}
+RUN_CASES(start, stop)

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HANG_MS 60000
 #define REPLICAS 2
 
 struct trio {

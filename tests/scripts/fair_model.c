@@ -5,8 +5,8 @@
  *
  * One command of an owner is under way at a time. It runs and is answered; or it runs and the answer
  * is lost; or it does not run, or not yet: then the owner keeps quiet until its not-after has passed
- * and repeats it. Some of the owners are clients of version 0.1, in line with the others. What must be true is in fair_compare(): nobody believes in the lock beside another, who
- * believes in it is in it, and nobody stays in the lock or in the line who does not want to be. */
+ * and repeats it. Some of the owners are clients of version 0.1, in the queue with the others. What must be true is in fair_compare(): nobody believes in the lock beside another, who
+ * believes in it is in it, and nobody stays in the lock or in the queue who does not want to be. */
 #include "fair_world.h"
 
 #include "script.h"
@@ -43,7 +43,7 @@ static redisReply *run_old(struct fair_model *m, const struct request *r, const 
             "EVALSHA %s 4 f q z r %lld %s publish redisson_lock__channel:{f} %lld 0 %d %lld %lld "
             "%lld %lld %lld %lld",
             sha, not_after, r->owner, lease_ms, r->waits ? 1 : 0, (long long)r->confirm * TICK_MS,
-            (long long)r->ticket, (long long)HORIZON * TICK_MS, (long long)JAVA_WAIT * TICK_MS, s,
+            (long long)r->arrival, (long long)HORIZON * TICK_MS, (long long)JAVA_WAIT * TICK_MS, s,
             rest);
     case RELEASE:
         return ask(
@@ -77,7 +77,7 @@ static redisReply *run_script(struct fair_model *m, const struct request *r) {
             ask(&m->play,
                 "EVALSHA %s 5 f q z r u %lld %s publish %lld %lld %lld %d %lld 0 %lld %lld %lld",
                 sha, not_after, r->owner, (long long)HORIZON * TICK_MS,
-                (long long)r->confirm * TICK_MS, (long long)r->ticket, r->waits ? 1 : 0, lease_ms,
+                (long long)r->confirm * TICK_MS, (long long)r->arrival, r->waits ? 1 : 0, lease_ms,
                 (long long)JAVA_WAIT * TICK_MS, s, rest),
             1);
     case RELEASE:
@@ -110,7 +110,7 @@ static void become_holder(struct fair_model *m, int who, int deadline, bool prov
     o->deadline = deadline;
     o->provisional = provisional;
     if (m->play.now >= deadline) { /* the answer came too late to be worth anything */
-        o->leftover_until = m->play.now + o->lease + 1;
+        o->residue_until = m->play.now + o->lease + 1;
         begin(m, who, GIVE_UP);
         o->state = IDLE;
     }
@@ -128,7 +128,7 @@ static void acquire_answered(struct fair_model *m, int who, const redisReply *re
         return;
     }
     m->tally.queued++;
-    o->ticket = reply->element[3]->integer;
+    o->arrival = reply->element[3]->integer;
     o->answered_us = reply->element[4]->integer;
     o->asked_at = o->sent_at;
 }
@@ -153,7 +153,7 @@ static void answered(struct fair_model *m, int who, const redisReply *reply) {
     case GIVE_UP:
         m->tally.given_up++;
         o->state = IDLE;
-        o->leftover_until = 0;
+        o->residue_until = 0;
         break;
     default:
         if (code == 1) {
@@ -175,7 +175,7 @@ static void transmit(struct fair_model *m, int who, bool reliable) {
     m->tally.resent += o->sent;
     o->request.not_after = m->play.now + NOT_AFTER;
     o->request.confirm = o->heard ? o->confirm : 0;
-    o->request.ticket = o->ticket;
+    o->request.arrival = o->arrival;
     if (o->request.script == ACQUIRE && o->request.confirm > 0 &&
         (o->least_confirm == 0 || o->request.confirm < o->least_confirm))
         o->least_confirm = o->request.confirm;
@@ -261,7 +261,7 @@ static void owner_step(struct fair_model *m, int who) {
         o->lease = 3 + (int)roll(&m->play, 10);
         o->confirm = o->lease < CONFIRM ? o->lease : CONFIRM;
         o->least_confirm = 0;
-        o->ticket = 0;
+        o->arrival = 0;
         o->answered_us = 0; /* what is in the mail may be of the wait before */
         o->state = WAITING;
         begin(m, who, ACQUIRE);
@@ -295,7 +295,7 @@ static void pass_tick(struct fair_model *m) {
             continue;
         m->tally.lost++;
         o->state = IDLE; /* what it has under way is answered as ever */
-        o->leftover_until = m->play.now + 2 * o->lease + 2 * NOT_AFTER;
+        o->residue_until = m->play.now + 2 * o->lease + 2 * NOT_AFTER;
         if (o->pending && o->request.script != RELEASE)
             begin(m, i, RELEASE);
     }
@@ -425,8 +425,8 @@ const struct fair_tally *fair_model_tally(const struct fair_model *m) {
 /* So that the model has something to find. */
 static void load_shortened(struct fair_model *m) {
     char *text = script_text("fair_acquire");
-    char *changed = script_changed(text, "if listeners > 0 or record or line.more == 1 then",
-                                   "listeners = 0 if record or line.more == 1 then");
+    char *changed = script_changed(text, "if listeners > 0 or record or waiters.more == 1 then",
+                                   "listeners = 0 if record or waiters.more == 1 then");
     m->shortened_sha = play_load_text(m->server, changed);
     free(changed);
     free(text);
@@ -438,7 +438,7 @@ struct fair_model *fair_model_open(struct server *server) {
         support_die("out of memory");
     m->server = server;
     play_open(&m->play, server, m, run);
-    m->ear = connect_as(server, NULL, NULL);
+    m->subscriber = connect_as(server, NULL, NULL);
     for (int i = 0; i < SCRIPTS; i++) {
         m->sha[i] = play_load(server, fair_script_names[i]);
         m->old_sha[i] = play_load_0_1(server, fair_script_names[i]);
@@ -460,7 +460,7 @@ void fair_model_close(struct fair_model *m) {
     for (int i = 0; i < 3; i++)
         free(m->java_sha[i]);
     free(m->look_sha);
-    redisFree(m->ear);
+    redisFree(m->subscriber);
     play_close(&m->play);
     free(m);
 }

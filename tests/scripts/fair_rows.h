@@ -1,8 +1,8 @@
-/* The rows of the fair lock's scripts: what is there, what is called, what must come of it.
+/* The rows of the fair lock's scripts: state before, call, expected result.
  *
- * They are played at one fixed time, which the scripts are given in place of the server's. In
- * commands and arguments "@+n" and "@-n" are that time in ms plus or minus n, "#+n" and "#-n" the
- * same in us, and "_" is a blank inside of a word. The keys are f (lock), q, z, r and u. */
+ * They run at one fixed time, which the scripts get in place of the server's. In commands and
+ * arguments "@+n" and "@-n" are that time in ms plus or minus n, "#+n" and "#-n" the same in us,
+ * and "_" is a blank inside of a word. The keys are f (lock), q, z, r and u. */
 #ifndef HF_TEST_FAIR_ROWS_H
 #define HF_TEST_FAIR_ROWS_H
 

@@ -31,9 +31,9 @@ int64_t fair_now_us(const struct fair_model *m) {
 /* Puts what has arrived into the mailboxes; the answer to PING comes behind all of it. */
 static void collect_mail(struct fair_model *m) {
     redisReply *reply;
-    redisAppendCommand(m->ear, "PING");
+    redisAppendCommand(m->subscriber, "PING");
     for (;;) {
-        if (redisGetReply(m->ear, (void **)&reply) != REDIS_OK)
+        if (redisGetReply(m->subscriber, (void **)&reply) != REDIS_OK)
             support_die("the subscriber was disconnected");
         bool pong = reply->type == REDIS_REPLY_STATUS ||
                     (reply->type == REDIS_REPLY_ARRAY && reply->elements == 2);
@@ -53,8 +53,8 @@ static void collect_mail(struct fair_model *m) {
 static void subscribe(struct fair_model *m, const char *name, bool on) {
     redisReply *reply;
     collect_mail(m);
-    redisAppendCommand(m->ear, "%s " CHANNELS "%s", on ? "SUBSCRIBE" : "UNSUBSCRIBE", name);
-    if (redisGetReply(m->ear, (void **)&reply) != REDIS_OK)
+    redisAppendCommand(m->subscriber, "%s " CHANNELS "%s", on ? "SUBSCRIBE" : "UNSUBSCRIBE", name);
+    if (redisGetReply(m->subscriber, (void **)&reply) != REDIS_OK)
         support_die("no answer to SUBSCRIBE");
     freeReplyObject(reply);
     note(&m->play, "%s %s", name, on ? "listens" : "is deaf");
@@ -110,7 +110,7 @@ static void compare_lock(struct fair_model *m, const redisReply *fields) {
     for (int i = 0; i < OWNERS && fields->elements > 0; i++) {
         const struct owner *o = &m->owners[i];
         if (strcmp(fields->element[0]->str, fair_name_of(m, i, name)) == 0 && o->state == IDLE &&
-            !o->pending && m->play.now >= o->leftover_until)
+            !o->pending && m->play.now >= o->residue_until)
             violated(&m->play, "%s holds it and does not know", name);
     }
 }
@@ -118,7 +118,7 @@ static void compare_lock(struct fair_model *m, const redisReply *fields) {
 static void compare_line(struct fair_model *m, const redisReply *line, const redisReply *records,
                          long long deadlines) {
     char name[16];
-    int64_t last_ticket = 0;
+    int64_t last_arrival = 0;
     for (size_t i = 0; i < line->elements; i++) {
         const char *waiter = line->element[i]->str;
         for (size_t k = 0; k < i; k++)
@@ -131,17 +131,17 @@ static void compare_line(struct fair_model *m, const redisReply *line, const red
         for (size_t k = 0; k + 1 < records->elements && !m->with_java; k += 2) {
             if (strcmp(records->element[k]->str, waiter) != 0)
                 continue;
-            int64_t ticket = strtoll(strchr(records->element[k + 1]->str, ' ') + 1, NULL, 10);
-            if (ticket <= last_ticket)
+            int64_t arrival = strtoll(strchr(records->element[k + 1]->str, ' ') + 1, NULL, 10);
+            if (arrival <= last_arrival)
                 violated(&m->play, "%s stands behind one who came later", waiter);
-            last_ticket = ticket;
+            last_arrival = arrival;
         }
     }
     if (deadlines != (long long)line->elements)
         violated(&m->play, "%zu in line, %lld deadlines of theirs", line->elements, deadlines);
 }
 
-/* The deadline of somebody in line; 0: it is not there. */
+/* The deadline of somebody in the queue; 0: it is not there. */
 static int64_t until_of(const redisReply *line, const redisReply *scores, const char *name) {
     for (size_t i = 0; i < line->elements; i++)
         if (strcmp(line->element[i]->str, name) == 0)
@@ -158,7 +158,7 @@ static bool java_hears(const struct fair_model *m, const char *name) {
     return false;
 }
 
-/* What became of the Java clients that were in line when it was last looked at, if it was our doing:
+/* What became of the Java clients that were in the queue when it was last looked at, if it was our doing:
  * one that listens keeps its place and its deadline. */
 static void compare_javas(struct fair_model *m, const redisReply *line, const redisReply *scores) {
     for (int i = 0; i < m->seen_len && !m->java_acts; i++) {
@@ -183,7 +183,7 @@ static void compare_javas(struct fair_model *m, const redisReply *line, const re
     m->java_acts = false;
 }
 
-/* The lock, the line, the records, how many of the line have a deadline (-1: others have, too),
+/* The lock, the queue, the records, how many of the queue have a deadline (-1: others have, too),
  * and these deadlines. */
 static const char look_lua[] =
     "local line, n, scores = redis.call('lrange', KEYS[2], 0, -1), 0, {}\n"

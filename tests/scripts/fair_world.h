@@ -28,7 +28,7 @@ struct request {
     char owner[16];
     bool old, waits;
     int lease, confirm, not_after;
-    int64_t ticket;
+    int64_t arrival;
 };
 
 enum state { IDLE, WAITING, HOLDING };
@@ -43,11 +43,11 @@ struct owner {
     /* waiting */
     bool once, heard;
     int lease, confirm, least_confirm, asked_at;
-    int64_t ticket, answered_us;
+    int64_t arrival, answered_us;
     /* holding */
     int deadline;
     bool provisional;
-    int leftover_until; /* it lost a hold that the server may still have */
+    int residue_until; /* it lost a hold that the server may still have */
     int64_t mail[MAILS];
     int mails;
 };
@@ -56,10 +56,10 @@ struct java {
     int generation;
     enum state state;
     int deadline;
-    bool heard, was_heard; /* now, and when the line was last looked at */
+    bool heard, was_heard; /* now, and when the queue was last looked at */
 };
 
-/* Somebody in line. */
+/* Somebody in the queue. */
 struct seen {
     char name[16];
     int64_t until_ms;
@@ -68,7 +68,7 @@ struct seen {
 struct fair_model {
     struct server *server;
     struct play play;
-    redisContext *ear;
+    redisContext *subscriber;
     char *sha[SCRIPTS], *look_sha, *java_sha[3];
     char *old_sha[SCRIPTS]; /* of version 0.1 */
     char *shortened_sha;    /* an acquire that does not care who hears */
@@ -97,7 +97,7 @@ int64_t fair_now_us(const struct fair_model *m);
 void fair_listen(struct fair_model *m, int who, bool on);
 void fair_java_listen(struct fair_model *m, int who, bool on);
 
-/* Compares the lock and the line with what their clients believe. */
+/* Compares the lock and the queue with what their clients believe. */
 void fair_compare(struct fair_model *m);
 
 void fair_load_looks(struct fair_model *m);

@@ -3,15 +3,9 @@
  * Called by the main() of the table tests, from their one thread. There is one group in a program,
  * with one server; the users and the scripts are made before the first test, and each row starts by
  * emptying the server. A row that needs a command the server does not know is skipped. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "group.h"
 
+#include "support/case.h"
 #include "support/wait.h"
 
 #include <stdio.h>
@@ -92,25 +86,18 @@ static void no_command_is_granted_in_vain(void **state) {
     }
 }
 
-int group_run(const struct table *table, const struct CMUnitTest *others, size_t other_count) {
-    static const struct CMUnitTest rights = cmocka_unit_test(no_command_is_granted_in_vain);
+int group_run(const struct table *table) {
     size_t rows = table->row_count;
-    struct CMUnitTest *tests = calloc(rows + 1 + other_count, sizeof *tests);
     group.table = table;
     group.heads = calloc(rows, sizeof *group.heads);
-    if (tests == NULL || group.heads == NULL || table->grant_count > GRANTS_MAX)
+    if (group.heads == NULL || table->grant_count > GRANTS_MAX)
         support_die("no room for the table");
     for (size_t i = 0; i < rows; i++) {
         group.heads[i] = table->head(i);
-        tests[i].name = group.heads[i].name;
-        tests[i].test_func = play_row;
-        tests[i].initial_state = &group.heads[i];
+        test_case_add(group.heads[i].name, play_row, &group.heads[i]);
     }
-    tests[rows] = rights;
-    memcpy(tests + rows + 1, others, other_count * sizeof *others);
-    int failed = _cmocka_run_group_tests(table->name, tests, rows + 1 + other_count, open_group,
-                                         close_group);
-    free(tests);
+    test_case_add("no_command_is_granted_in_vain", no_command_is_granted_in_vain, NULL);
+    int failed = test_cases_run(open_group, close_group);
     free(group.heads);
     return failed;
 }

@@ -6,8 +6,6 @@
 
 #include "rights.h"
 
-struct CMUnitTest;
-
 struct row_head {
     const char *name;
     const char *script;
@@ -15,7 +13,6 @@ struct row_head {
 };
 
 struct table {
-    const char *name;
     const char *channel; /* what the stage listens to */
     const struct grant *grants;
     size_t grant_count;
@@ -24,8 +21,8 @@ struct table {
     bool (*plays)(redisContext *user, size_t row, char why[WHY]);
 };
 
-/* Runs the group; returns what main() is to return. */
-int group_run(const struct table *table, const struct CMUnitTest *others, size_t other_count);
+/* Runs the rows, then the cases of the program; returns what main() is to return. */
+int group_run(const struct table *table);
 
 /* ---- While the group runs ------------------------------------------------------------------- */
 

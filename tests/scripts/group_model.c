@@ -245,7 +245,7 @@ void group_model_open(struct model *m, struct server *server) {
     play_open(&m->play, server, m, play_schedule);
     for (int i = 0; i < SCRIPTS; i++)
         m->sha[i] = load(server, group_scripts[i]);
-    m->force_sha = load(server, "group_force");
+    m->force_sha = load(server, "group_break");
     m->java_lock_sha = script_load(server, java_lock_lua);
     m->java_unlock_sha = script_load(server, java_unlock_lua);
 }

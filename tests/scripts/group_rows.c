@@ -11,8 +11,8 @@
 #define ACQUIRE "group_acquire"
 #define RELEASE "group_release"
 #define RENEW "group_renew"
-#define FORCE "group_force"
-#define LOOK "group_look"
+#define FORCE "group_break"
+#define LOOK "group_inspect"
 
 const struct group_row group_rows[] = {
     /* ---- acquire ---- */
@@ -59,7 +59,7 @@ const struct group_row group_rows[] = {
      KEY "me 30000 0" PUB "A", .reply = "1 1", .after = "A=me*1+60000 /60000"},
     {"acquire_resent_after_its_end", "A=me*1-10 /20000", NULL, ACQUIRE, KEY "me 30000 0" PUB "A",
      .reply = "1 1", .after = "A=me*1+30000 /30100"},
-    {"acquire_takes_over_a_leftover_of_its_own", "A=me*3+60000 B=me*1+60000 /60000", NULL, ACQUIRE,
+    {"acquire_takes_over_a_residue_of_its_own", "A=me*3+60000 B=me*1+60000 /60000", NULL, ACQUIRE,
      KEY "me 30000 0" PUB "A B", .reply = "1 1", .after = "A=me*1+30000 B=me*1+60000 /60000",
      .resent = "A=me*1+30000 B=me*1+60000 /60000"},
     {"C118_acquire_again", "A=me*1+5000 B=me*1+5000 /5000", NULL, ACQUIRE,
@@ -95,6 +95,12 @@ const struct group_row group_rows[] = {
      KEY "me 30000 0" PUB "A", .reply = "!WRONGTYPE", .other_type = "hash"},
     {"U68_acquire_own_count_is_text", "absent",
      "HSET " GROUP " A me A:me:expire_time 1 A:me:lock_count some", ACQUIRE,
+     KEY "me 30000 0" PUB "A", .reply = "!WRONGTYPE", .other_type = "hash"},
+    {"U68_acquire_time_is_endless", "absent",
+     "HSET " GROUP " A you A:you:expire_time inf A:you:lock_count 1", ACQUIRE,
+     KEY "me 30000 0" PUB "A", .reply = "!WRONGTYPE", .other_type = "hash"},
+    {"U68_acquire_own_count_is_endless", "absent",
+     "HSET " GROUP " A me A:me:expire_time 1 A:me:lock_count 1e308", ACQUIRE,
      KEY "me 30000 0" PUB "A", .reply = "!WRONGTYPE", .other_type = "hash"},
 
     /* ---- release ---- */
@@ -167,12 +173,15 @@ const struct group_row group_rows[] = {
      "elsewhere " GROUP " , 0 30000 me 1 A 30000 me 1 A", .reply = "0 -1", .other_type = "string"},
     {"U68_renew_plain_lock", "absent", "HSET " GROUP " me 1", RENEW, KEY "30000 me 1 A",
      .reply = "-1", .other_type = "hash"},
+    {"U68_renew_endless_count", "absent",
+     "HSET " GROUP " A me A:me:expire_time 9000000000000 A:me:lock_count 1e308", RENEW,
+     KEY "30000 me 1 A", .reply = "-1", .other_type = "hash"},
 
     /* ---- break ---- */
     {"C119_break", "A=you*2+5000 B=you*2+5000 /5000", NULL, FORCE,
      KEY "publish " GROUP_CHANNEL " elsewhere broken: A you B you", .reply = "1 -1",
      .after = "absent", .heard = "publish 0", .resent_reply = "0 0"},
-    {"break_tells_the_holders_first", "A=you*1+5000 /5000", NULL, FORCE,
+    {"break_notifies_the_holders_first", "A=you*1+5000 /5000", NULL, FORCE,
      KEY "publish " GROUP_CHANNEL " " TELL " A you", .reply = "1 0", .after = "absent",
      .heard = "publish broken:" GROUP ", publish 0", .resent_reply = "0 0"},
     {"break_sharded", "A=you*1+5000 /5000", NULL, FORCE,
@@ -201,23 +210,23 @@ const struct group_row group_rows[] = {
      .other_type = "hash"},
 
     /* ---- look ---- */
-    {"C135_look_at_nothing", "absent", NULL, LOOK, KEY "me A B", .reply = "0 0 -2"},
-    {"C135_look_at_ours", "A=me*2+5000 B=me*2+5000 /5000", NULL, LOOK, KEY "me A B",
+    {"C135_inspect_nothing", "absent", NULL, LOOK, KEY "me A B", .reply = "0 0 -2"},
+    {"C135_inspect_ours", "A=me*2+5000 B=me*2+5000 /5000", NULL, LOOK, KEY "me A B",
      .reply = "2 2 ~5000"},
-    {"C132_look_as_another", "A=me*2+5000 B=me*2+5000 /5000", NULL, LOOK, KEY "you A B",
+    {"C132_inspect_as_another", "A=me*2+5000 B=me*2+5000 /5000", NULL, LOOK, KEY "you A B",
      .reply = "2 0 ~5000"},
-    {"C123_look_one_is_not_ours", "A=me*2+5000 B=you*1+9000 /9000", NULL, LOOK, KEY "me A B",
+    {"C123_inspect_one_is_not_ours", "A=me*2+5000 B=you*1+9000 /9000", NULL, LOOK, KEY "me A B",
      .reply = "2 0 ~9000"},
-    {"look_one_is_free", "A=me*2+5000 /5000", NULL, LOOK, KEY "me A B", .reply = "1 0 ~5000"},
-    {"look_ended", "A=me*2-10 B=you*1+9000 /9000", NULL, LOOK, KEY "me A", .reply = "0 0 -2"},
-    {"look_counts_the_least", "A=me*2+5000 B=me*1+6000 /6000", NULL, LOOK, KEY "me A B",
+    {"observe_one_is_free", "A=me*2+5000 /5000", NULL, LOOK, KEY "me A B", .reply = "1 0 ~5000"},
+    {"observe_ended", "A=me*2-10 B=you*1+9000 /9000", NULL, LOOK, KEY "me A", .reply = "0 0 -2"},
+    {"observe_counts_the_least", "A=me*2+5000 B=me*1+6000 /6000", NULL, LOOK, KEY "me A B",
      .reply = "2 1 ~6000"},
-    {"look_no_longer_than_the_key", "A=me*2+50000 /6000", NULL, LOOK, KEY "me A",
+    {"observe_no_longer_than_the_key", "A=me*2+50000 /6000", NULL, LOOK, KEY "me A",
      .reply = "1 2 ~6000"},
     {"look_too_late", "A=me*2+5000 /6000", NULL, LOOK, LATE "me A", .reply = "-3 0 0"},
-    {"U67_look_at_a_string", "absent", "SET " GROUP " text", LOOK, KEY "me A",
+    {"U67_inspect_a_string", "absent", "SET " GROUP " text", LOOK, KEY "me A",
      .reply = "!WRONGTYPE", .other_type = "string"},
-    {"U68_look_at_a_plain_lock", "absent", "HSET " GROUP " me 1", LOOK, KEY "me A",
+    {"U68_inspect_a_plain_lock", "absent", "HSET " GROUP " me 1", LOOK, KEY "me A",
      .reply = "!WRONGTYPE", .other_type = "hash"},
 };
 

@@ -1,8 +1,7 @@
-/* One row of a table of the scripts of a group of values: what is there, what is called, what must
- * come of it.
+/* One row of a table of the group scripts: state before, call, expected result.
  *
- * As row.h, but about one hash that is full of times. The fields of the values are letters here:
- * the scripts do not care what they are. */
+ * As row.h, but for one hash full of times. The fields of the values are letters here; the
+ * scripts accept any. */
 #ifndef HF_TEST_GROUP_ROWS_H
 #define HF_TEST_GROUP_ROWS_H
 

@@ -1,7 +1,7 @@
-/* One row of a table of the permits' scripts: what is there, what is called, what must come of it.
+/* One row of a table of the permits' scripts: state before, call, expected result.
  *
- * As row.h, but about two keys whose values are times: a permit is written as a letter, which
- * stands for an id of sixteen such letters, and when its lease ends. */
+ * As row.h, but for two keys whose values are times: a permit is written as a letter, which
+ * stands for an id of sixteen such letters, and the end of its lease. */
 #ifndef HF_TEST_PERMITS_ROWS_H
 #define HF_TEST_PERMITS_ROWS_H
 

@@ -16,7 +16,7 @@
 
 enum { STEPS = 70 };
 
-/* As wire.md describes a Redisson client: take or re-enter, and give back one level. */
+/* As a Redisson client does it: take or re-enter, and give back one level. */
 static const char java_lock_lua[] =
     "if redis.call('exists', KEYS[1]) == 1 and redis.call('hexists', KEYS[1], ARGV[1]) == 0 then\n"
     "  return redis.call('pttl', KEYS[1])\n"

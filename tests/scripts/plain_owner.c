@@ -41,7 +41,7 @@ static bool must_settle(const struct model *m, const struct owner *o) {
 static void end_hold(struct owner *o) {
     o->count = 0;
     o->broken = false;
-    o->leftover_until = 0;
+    o->residue_until = 0;
 }
 
 /* What is left on the server is given back if something may still renew it. */
@@ -50,7 +50,7 @@ void lapse(struct model *m, int who) {
     note(&m->play, "%s: deadline passed", name_of(who));
     m->tally.lost++;
     end_hold(o);
-    o->leftover_until = o->horizon;
+    o->residue_until = o->horizon;
     bool unfinished = o->op.pending && (o->op.script == ACQUIRE || o->op.count > 1);
     if (unfinished || must_settle(m, o))
         settle(m, o, 1);
@@ -89,7 +89,7 @@ static void acquire_answered(struct model *m, const struct request *r, int code,
         else
             m->tally.reentered++;
         o->broken = false;
-        o->leftover_until = 0;
+        o->residue_until = 0;
         held(m, r, value);
         break;
     case 0:

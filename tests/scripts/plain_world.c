@@ -24,7 +24,7 @@ const char *name_of(int client) {
 }
 
 const char *script_name(enum script script) {
-    static const char *const names[SCRIPTS] = {"plain_acquire", "plain_release", "plain_force",
+    static const char *const names[SCRIPTS] = {"plain_acquire", "plain_release", "plain_break",
                                                "renew"};
     return names[script];
 }
@@ -81,7 +81,7 @@ void compare(struct model *m) {
                 violated(&m->play, "%s believes in %d to %d, the server has %d", name_of(i), low,
                          high, there[i]);
         }
-        if (there[i] != 0 && o->count == 0 && !o->op.pending && m->play.now >= o->leftover_until)
+        if (there[i] != 0 && o->count == 0 && !o->op.pending && m->play.now >= o->residue_until)
             violated(&m->play, "held for %s, which does not know of it", name_of(i));
     }
     for (int i = 0; i < JAVAS; i++) {

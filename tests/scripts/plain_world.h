@@ -37,12 +37,12 @@ struct operation {
 };
 
 struct owner {
-    int count;          /* what it holds, as far as it knows */
-    int deadline;       /* until when it trusts that */
-    bool broken;        /* by force, and it does not know yet */
-    int quiet_after;    /* copies on broken connections cannot act after this tick */
-    int horizon;        /* nothing that it sent makes the lock last beyond this tick */
-    int leftover_until; /* its deadline passed: the server may keep its field until then */
+    int count;         /* what it holds, as far as it knows */
+    int deadline;      /* until when it trusts that */
+    bool broken;       /* by force, and it does not know yet */
+    int quiet_after;   /* copies on broken connections cannot act after this tick */
+    int horizon;       /* nothing that it sent makes the lock last beyond this tick */
+    int residue_until; /* its deadline passed: the server may keep its field until then */
     struct operation op;
 };
 

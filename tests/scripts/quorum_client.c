@@ -1,7 +1,7 @@
 /* A client of the quorum's model: the rules of src/joint, without its threads and its patience.
  *
  * Part of quorum_model.c, on its one thread. What counts, until when, and whether there was a break is
- * asked of the library (joint/votes.h), and so is what token it has. */
+ * asked of the library (joint/quorum/quorum_validity.h), and so is what token it has. */
 #include "quorum_world.h"
 
 #include <inttypes.h>
@@ -187,20 +187,14 @@ void quorum_client_look(struct quorum_model *m, int who) {
 
 /* ---- What is heard --------------------------------------------------------------------------- */
 
-/* As if the library made no allowance. */
-static int64_t full_lease_ms(int64_t lease_ms) {
-    int64_t more_ms = lease_ms;
-    while (hfi_valid_until_ms(0, more_ms) < lease_ms)
-        more_ms++;
-    return more_ms;
-}
-
 static void note_held(struct quorum_model *m, struct client *client, const struct copy *copy) {
-    int64_t now_ms = now_of(m, client), lease_ms = copy->command.lease_ms;
+    int64_t now_ms = now_of(m, client), guard_ms = client->votes.guard_ms;
+    if (m->discipline == BEYOND_THE_GUARD)
+        client->votes.guard_ms = 0;
     hfi_votes_held(&client->votes, (size_t)copy->server,
                    m->discipline == FROM_THE_REPLY ? now_ms : copy->sent_ms, now_ms,
-                   m->discipline == WITHOUT_ALLOWANCE ? full_lease_ms(lease_ms) : lease_ms,
-                   client->links[copy->server].up_since_ms);
+                   copy->command.lease_ms, client->links[copy->server].up_since_ms);
+    client->votes.guard_ms = guard_ms;
 }
 
 static void note_drawn(struct quorum_model *m, struct client *client, const struct copy *copy) {
@@ -233,7 +227,8 @@ static void extended(struct quorum_model *m, const struct copy *copy) {
         return;
     if (copy->code != 1) {
         client->answers[copy->server] = UNASKED;
-        hfi_votes_gone(&client->votes, (size_t)copy->server, now_of(m, client));
+        hfi_votes_gone(&client->votes, (size_t)copy->server, now_of(m, client),
+                       client->links[copy->server].up_since_ms);
         return;
     }
     note_held(m, client, copy);
@@ -307,11 +302,13 @@ void quorum_client_wake(struct quorum_model *m, int who) {
 
 void quorum_client_begin(struct quorum_model *m, int who) {
     struct client *client = &m->clients[who];
-    client->votes = (struct hfi_votes){.len = SERVERS, .guard_ms = GUARD_MS};
+    client->votes = (struct hfi_votes){
+        .len = SERVERS,
+        .guard_ms = m->short_guard ? GUARD_MS / 2 : GUARD_MS,
+        .clock_drift_ppm = m->discipline == WITHOUT_ALLOWANCE ? 0 : DRIFT_PPM,
+    };
     if (m->discipline == WITHOUT_GUARD)
         client->votes.guard_ms = 0;
-    if (m->discipline == SHORT_GUARD)
-        client->votes.guard_ms = GUARD_MS / 2;
     hfi_votes_begin(&client->votes);
     client->phase = THINKING;
     client->wanted = false;

@@ -50,7 +50,7 @@ static void crash_one(struct quorum_model *m, int server) {
     crash(m, server, memories[roll(&m->play, 4)], quorum_between(m, 10, LEASE_MS / 5));
 }
 
-/* The worst that can come to those who had the last hold: as many of them as it takes for another
+/* The worst that can come to clients that had the last hold: as many of them as it takes for another
  * majority forget, and the others are not to be reached until those are of age. */
 static void strike(struct quorum_model *m) {
     size_t majority = hfi_quorum_of(SERVERS), others = 0;
@@ -238,10 +238,11 @@ static void choose_weather(struct quorum_model *m) {
     enum quorum_discipline d = m->discipline;
     m->fenced = d >= LARGEST_OF_VOTES || roll(&m->play, 2) == 0;
     m->deletes = d == MADE_UP || (d == CAREFUL && roll(&m->play, 4) == 0);
-    m->crashes = d == BY_ONE || d == DRAWN_YOUNG || d == CLOCKS_APART || d == SHORT_GUARD ||
+    m->crashes = d == BY_ONE || d == DRAWN_YOUNG || d == CLOCKS_APART || d == BEYOND_THE_GUARD ||
                  (d == CAREFUL && roll(&m->play, 3) == 0);
     m->slow = d == FROM_THE_REPLY || roll(&m->play, 4) == 0;
     m->idle = d == FROM_THE_REPLY || d == WITHOUT_ALLOWANCE || roll(&m->play, 4) == 0;
+    m->short_guard = d == BEYOND_THE_GUARD || (d == CAREFUL && roll(&m->play, 4) == 0);
     m->fault_ms = fault_ms[m->crashes ? 2 : roll(&m->play, 3)];
 }
 

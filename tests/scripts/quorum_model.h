@@ -3,8 +3,8 @@
  * Every machine has a clock of its own. Servers crash and come back empty, connections break, networks
  * are cut; commands are slow, lost, or arrive long after their sender has given them up; clients are
  * paused, or die. Three clients keep to the rules of a quorum, whose arithmetic is the library's own
- * (joint/votes.h). After every event the world is judged: one holder, whose token is larger than all
- * before it, and who is told when its hold was broken. */
+ * (joint/quorum/quorum_validity.h). After every event the world is judged: one holder, whose token is
+ * larger than all before it, and a holder learns when its hold was broken. */
 #ifndef HF_TEST_QUORUM_MODEL_H
 #define HF_TEST_QUORUM_MODEL_H
 
@@ -23,7 +23,7 @@ enum quorum_discipline {
     WITHOUT_ALLOWANCE,    /* a lease counts in full, as if all clocks ran alike */
     OF_THOSE_THAT_ANSWER, /* a majority of the servers that answered, not of all */
     MADE_UP,              /* a server that is filled up makes up for one that has lost it */
-    SHORT_GUARD,          /* the guard is half as long as the leases */
+    BEYOND_THE_GUARD,     /* a proof counts for its lease, of which the guard is half */
     CLOCKS_OFF,           /* clocks that run at speeds 4 in a hundred apart */
 
     LARGEST_OF_VOTES, /* the token is the largest that was drawn; nothing is written back */

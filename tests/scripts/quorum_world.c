@@ -162,7 +162,7 @@ void quorum_judge(struct quorum_model *m) {
         }
 }
 
-/* Whoever believes in its hold meanwhile has been robbed of servers, which is for it to find out. */
+/* A client that believes in its hold meanwhile has been robbed of servers, which is for it to find out. */
 static void steal(struct quorum_model *m, struct client *from, const struct client *winner) {
     int64_t now_ms = quorum_clock_ms(m, &winner->clock);
     if (from->stolen_of != 0)

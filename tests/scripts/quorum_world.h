@@ -6,14 +6,14 @@
 #ifndef HF_TEST_QUORUM_WORLD_H
 #define HF_TEST_QUORUM_WORLD_H
 
-#include "joint/votes.h"
+#include "joint/quorum/quorum_validity.h"
 #include "quorum_model.h"
 
 #define NEVER INT64_MAX
 #define MS INT64_C(1000) /* microseconds */
 
 enum { SERVERS = QUORUM_SERVERS, CLIENTS = 3, COPIES = 160, QUEUE = 6 };
-enum { LEASE_MS = 3000, SLICE_MS = 200, GUARD_MS = LEASE_MS };
+enum { LEASE_MS = 3000, SLICE_MS = 200, GUARD_MS = LEASE_MS, DRIFT_PPM = 10000 };
 
 enum quorum_script { PLAIN_ACQUIRE, FENCED_ACQUIRE, RENEW, FENCED_EXTEND, RELEASE, SCRIPTS };
 
@@ -100,7 +100,8 @@ struct quorum_model {
     bool deletes; /* somebody deletes the lock at servers; two holders are then nobody's fault */
     bool slow;    /* commands take their time */
     bool idle;    /* holds are not renewed, and end with their leases */
-    bool crashes; /* servers crash most of the time */
+    bool short_guard; /* it is half as long as the leases */
+    bool crashes;     /* servers crash most of the time */
     int64_t now;
     int64_t fault_at;
     unsigned fault_ms;

@@ -142,7 +142,7 @@ static void java_lock(struct rw_model *m, int who, int side, int lease) {
         memset(j, 0, sizeof *j);
     if (!locked)
         return;
-    struct truth truth; /* it may find a leftover of its own, and count on from there */
+    struct truth truth; /* it may find a residue of its own, and count on from there */
     rw_look(m, &truth);
     m->tally.java_held++;
     j->count[side] = truth.count[OWNERS + who][side];
@@ -167,7 +167,7 @@ static void java_unlock(struct rw_model *m, int who, int side, int lease) {
         j->write_until = j->lock_until = m->play.now + lease;
 }
 
-/* It sets what is left of the lock to its own lease, whoever else reads. */
+/* It sets what is left of the lock to its own lease, no matter who else reads. */
 static void java_watchdog(struct rw_model *m, int who) {
     struct java *j = &m->javas[who];
     long long held;

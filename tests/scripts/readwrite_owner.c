@@ -4,7 +4,7 @@
  * Part of the read/write lock's model (readwrite_model.c), on its one thread. Each side of an owner
  * has at most one operation, acquire or release, and repeats it until it is answered. Before the
  * first copy goes out, the server's clock has passed the not-after of all copies of earlier ones
- * that were not answered. Whoever ends up with nothing while such copies may still act releases
+ * that were not answered. A client that ends up with nothing while such copies may still act releases
  * once they cannot. */
 #include "readwrite_world.h"
 
@@ -34,10 +34,10 @@ void rw_settle(struct rw_model *m, struct part *p, int count) {
     rw_begin_operation(m, p, RELEASE, count);
 }
 
-static void end_hold(struct part *p, int leftover_until) {
+static void end_hold(struct part *p, int residue_until) {
     p->count = 0;
     p->broken = false;
-    p->leftover_until = leftover_until;
+    p->residue_until = residue_until;
 }
 
 void rw_lapse(struct rw_model *m, int who, int side) {
@@ -55,7 +55,7 @@ static void held(struct rw_model *m, const struct request *r, int count) {
     int until = r->sent + r->lease;
     p->deadline = p->count > 0 ? larger(p->deadline, until) : until;
     p->count = count;
-    p->leftover_until = 0;
+    p->residue_until = 0;
     if (m->play.now >= p->deadline)
         rw_lapse(m, r->who, r->side);
 }

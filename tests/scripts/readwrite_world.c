@@ -19,7 +19,7 @@
 
 const char *const rw_script_names[SCRIPTS] = {"read_acquire",   "read_release",  "read_renew",
                                               "write_acquire",  "write_release", "renew",
-                                              "readwrite_force"};
+                                              "readwrite_break"};
 const char *const rw_client_names[CLIENTS] = {"c0:1", "c1:1", "c2:1", "j0:1", "j1:1"};
 const char *const rw_side_names[SIDES] = {"reads", "writes"};
 
@@ -138,7 +138,7 @@ static void compare_owner(struct rw_model *m, const struct truth *truth, int who
                      rw_client_names[who]);
         if (p->count > 0 || p->op.pending)
             continue;
-        int until = p->leftover_until; /* its own reads make its lost write last */
+        int until = p->residue_until; /* its own reads make its lost write last */
         if (side == WRITE && until > 0)
             until = larger(until, m->parts[who][READ].horizon);
         if (there > 0 && (side == WRITE || truth->keys[who] > 0) && m->play.now >= until)

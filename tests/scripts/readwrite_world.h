@@ -30,14 +30,14 @@ struct request {
 };
 
 struct part {
-    int count;          /* what it holds, as far as it knows */
-    int deadline;       /* until when it trusts that */
-    bool broken;        /* by force, and it does not know yet */
-    int quiet_after;    /* copies that nobody hears of cannot act after this tick */
-    int horizon;        /* nothing that it sent lasts beyond this tick */
-    int leftover_until; /* the server may keep something of it until then */
-    int orphans_until;  /* the same for keys of reads that were broken */
-    bool fixed;         /* the lease is, and only kept fresh */
+    int count;         /* what it holds, as far as it knows */
+    int deadline;      /* until when it trusts that */
+    bool broken;       /* by force, and it does not know yet */
+    int quiet_after;   /* copies that nobody hears of cannot act after this tick */
+    int horizon;       /* nothing that it sent lasts beyond this tick */
+    int residue_until; /* the server may keep something of it until then */
+    int orphans_until; /* the same for keys of reads that were broken */
+    bool fixed;        /* the lease is, and only kept fresh */
     struct {
         bool pending, sent;
         enum verb verb; /* ACQUIRE or RELEASE */

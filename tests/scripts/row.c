@@ -132,7 +132,7 @@ bool reply_fits(const redisReply *reply, const char *expected, struct span span,
 }
 
 bool heard_fits(struct listener *listener, const char *expected, char why[WHY]) {
-    const char *heard = listener_heard(listener);
+    const char *heard = listener_received(listener);
     if (expected == NULL)
         expected = "";
     return strcmp(heard, expected) == 0 ||
@@ -249,7 +249,7 @@ bool row_plays(struct stage *stage, redisContext *connection, const struct row *
                char why[WHY]) {
     struct span span = {.begin_ms = server_time_ms(stage->server)};
     prepare(stage, row->before);
-    listener_heard(stage->listener);
+    listener_received(stage->listener);
 
     span.call_ms = server_time_ms(stage->server);
     redisReply *reply =

@@ -1,4 +1,4 @@
-/* One row of a script's table: what is there, what is called, what must come of it. */
+/* One row of a script's table: state before, call, expected result. */
 #ifndef HF_TEST_ROW_H
 #define HF_TEST_ROW_H
 

@@ -243,7 +243,7 @@ static void listener_note(struct listener *listener, const char *command, const 
         support_die("more messages than a test should make: %s", listener->heard);
 }
 
-const char *listener_heard(struct listener *listener) {
+const char *listener_received(struct listener *listener) {
     listener->heard[0] = '\0';
     redisAppendCommand(listener->connection, "PING");
     for (;;) {
@@ -273,7 +273,7 @@ struct listener *listener_start(struct server *server, const char *channel) {
     redisAppendCommand(listener->connection, "SUBSCRIBE %s", channel);
     if (server_knows(server, "ssubscribe"))
         redisAppendCommand(listener->connection, "SSUBSCRIBE %s", channel);
-    listener_heard(listener); /* Reads the confirmations away: both are there before the PONG. */
+    listener_received(listener); /* Reads the confirmations away: both are there before the PONG. */
     return listener;
 }
 

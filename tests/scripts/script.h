@@ -64,7 +64,7 @@ struct listener *listener_start(struct server *server, const char *channel);
 
 /* What arrived since the last call, as "publish 0" or "spublish 0", ", " between. Exact: whatever
  * the server published before this call is in it. Valid until the next call. */
-const char *listener_heard(struct listener *listener);
+const char *listener_received(struct listener *listener);
 void listener_stop(struct listener *listener);
 
 bool server_knows(struct server *server, const char *command);

@@ -1,21 +1,15 @@
 /* The scripts of semaphore and latch, each alone, on a real server.
  *
- * Every row is a test of its own: what is there, what is called, what comes of it. It is played as
- * an ACL user that may touch three keys (the number, `thetaken`, where permits with leases of that
- * name would be, and for latches `theproof`, for acquires that leave one `theticket`) and one
- * channel, and run the few commands that the script needs. The tests after the rows show that these
- * rights are not more than needed, what a right to publish that is missing does, and what happens
- * when the server is out of memory. Only an acquire with a ticket, and its undoing, may run twice.
+ * Every row is a test of its own: state before, call, expected result. It runs as an ACL user
+ * that may use three keys (the number; `thetaken`, the key of permits with leases of that name;
+ * for latches `theproof`, for acquires with an idempotency key `theidemkey`), one channel, and
+ * the commands that the script needs. The tests after the rows show that no right is
+ * superfluous, what a missing right to publish does, and what happens when the server is out of
+ * memory. Only an acquire with an idempotency key, and its undo, may run twice.
  *
  * One thread, one server for the whole group; each row starts by emptying it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "group.h"
+#include "support/case.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -27,10 +21,10 @@
 #define TAKEN "thetaken"
 #define PROOF "theproof" /* that a latch was open; lasts for five minutes */
 #define PROOF_MS 300000
-#define TICKET "theticket"
-#define TICKET_MS 70000
-#define OURS "; SET " TICKET " 7 PX 70000"
-#define ANOTHER "; SET " TICKET " 6 PX 70000"
+#define IDEM_KEY "theidemkey"
+#define IDEM_KEY_MS 70000
+#define OURS "; SET " IDEM_KEY " 7 PX 70000"
+#define ANOTHER "; SET " IDEM_KEY " 6 PX 70000"
 #define PERMITS "SET thekey 3; ZADD " TAKEN " 922337203685477 id" /* one is taken, three are free */
 #define LEFT_OVER "ZADD " TAKEN " 922337203685477 id"
 
@@ -54,8 +48,8 @@ static const struct counter_row rows[] = {
      "publish 1"},
     {"set_again_keeps_the_ttl", "SET thekey 3 PX 50000", "semaphore_set", "thekey , 0 5 60000" TELL,
      "0 3", "3", 50000, NULL},
-    {"set_to_none_tells_nobody", NULL, "semaphore_set", "thekey , 0 0 0" TELL, "1 0", "0", NO_TTL,
-     NULL},
+    {"set_to_none_notifies_nobody", NULL, "semaphore_set", "thekey , 0 0 0" TELL, "1 0", "0",
+     NO_TTL, NULL},
     {"set_again_over_none", "SET thekey 0", "semaphore_set", "thekey , 0 5 0" TELL, "0 0", "0",
      NO_TTL, NULL},
     {"set_again_over_a_negative", "SET thekey -5", "semaphore_set", "thekey , 0 5 0" TELL, "0 -5",
@@ -67,8 +61,8 @@ static const struct counter_row rows[] = {
     {"set_too_late", NULL, "semaphore_set", "thekey , @-1 10 0" TELL, "-3 0", NULL, 0, NULL},
     {"U67_set_hash", "HSET thekey me 1", "semaphore_set", "thekey , 0 1 0" TELL, "!WRONGTYPE",
      "hash", NO_TTL, NULL},
-    {"U67_set_text", "SET thekey many", "semaphore_set", "thekey , 0 1 0" TELL, "!WRONGTYPE what",
-     "many", NO_TTL, NULL},
+    {"U67_set_text", "SET thekey many", "semaphore_set", "thekey , 0 1 0" TELL,
+     "!WRONGTYPE the value", "many", NO_TTL, NULL},
     {"U02_set_ttl_too_long", NULL, "semaphore_set", "thekey , 0 1 9223372036854775807" TELL,
      "!ERR invalid expire", NULL, 0, NULL},
     {"U67_set_permits", PERMITS, "semaphore_set", "thekey , 0 1 0" TELL,
@@ -96,10 +90,12 @@ static const struct counter_row rows[] = {
      NO_TTL, NULL},
     {"U67_acquire_list", "RPUSH thekey 1", "semaphore_acquire", "thekey , 0 1", "!WRONGTYPE",
      "list", NO_TTL, NULL},
-    {"U67_acquire_text", "SET thekey many", "semaphore_acquire", "thekey , 0 1", "!WRONGTYPE what",
-     "many", NO_TTL, NULL},
+    {"U67_acquire_text", "SET thekey many", "semaphore_acquire", "thekey , 0 1",
+     "!WRONGTYPE the value", "many", NO_TTL, NULL},
     {"U67_acquire_fraction", "SET thekey 1.5", "semaphore_acquire", "thekey , 0 1",
-     "!WRONGTYPE what", "1.5", NO_TTL, NULL},
+     "!WRONGTYPE the value", "1.5", NO_TTL, NULL},
+    {"U67_acquire_more_than_can_be_counted", "SET thekey 99999999999999999999", "semaphore_acquire",
+     "thekey , 0 1", "!WRONGTYPE the value", "99999999999999999999", NO_TTL, NULL},
     {"U67_acquire_permits", PERMITS, "semaphore_acquire", "thekey , 0 1",
      "!WRONGTYPE permits with leases are taken", "3", NO_TTL, NULL},
     {"U67_acquire_left_over_permits", LEFT_OVER, "semaphore_acquire", "thekey , 0 1",
@@ -109,52 +105,52 @@ static const struct counter_row rows[] = {
     {"acquire_beside_another_key", "SET thekey 3; SET " TAKEN " text", "semaphore_acquire",
      "thekey , 0 1", "1 2", "2", NO_TTL, NULL},
 
-    {"acquire_leaves_its_ticket", "SET thekey 10", "semaphore_acquire",
-     "thekey theticket , 0 3 7 0", "1 7", "7", NO_TTL, NULL},
-    {"acquire_after_another_ticket", "SET thekey 10" ANOTHER, "semaphore_acquire",
-     "thekey theticket , 0 3 7 0", "1 7", "7", NO_TTL, NULL},
-    {"acquire_over_what_is_no_ticket", "SET thekey 10; RPUSH " TICKET " x", "semaphore_acquire",
-     "thekey theticket , 0 3 7 0", "1 7", "7", NO_TTL, NULL},
-    {"acquire_too_many_leaves_no_ticket", "SET thekey 2", "semaphore_acquire",
-     "thekey theticket , 0 3 7 0", "0 2", "2", NO_TTL, NULL},
-    {"acquire_too_late_leaves_no_ticket", "SET thekey 10", "semaphore_acquire",
-     "thekey theticket , @-1 3 7 0", "-3 0", "10", NO_TTL, NULL},
-    {"acquire_from_too_large_a_number_leaves_no_ticket", "SET thekey 99999999999999999999",
-     "semaphore_acquire", "thekey theticket , 0 3 7 0", "!ERR", "99999999999999999999", NO_TTL,
-     NULL},
+    {"acquire_leaves_its_idempotency_key", "SET thekey 10", "semaphore_acquire",
+     "thekey theidemkey , 0 3 7 0", "1 7", "7", NO_TTL, NULL},
+    {"acquire_after_another_idempotency_key", "SET thekey 10" ANOTHER, "semaphore_acquire",
+     "thekey theidemkey , 0 3 7 0", "1 7", "7", NO_TTL, NULL},
+    {"acquire_over_what_is_no_idempotency_key", "SET thekey 10; RPUSH " IDEM_KEY " x",
+     "semaphore_acquire", "thekey theidemkey , 0 3 7 0", "1 7", "7", NO_TTL, NULL},
+    {"acquire_too_many_leaves_no_idempotency_key", "SET thekey 2", "semaphore_acquire",
+     "thekey theidemkey , 0 3 7 0", "0 2", "2", NO_TTL, NULL},
+    {"acquire_too_late_leaves_no_idempotency_key", "SET thekey 10", "semaphore_acquire",
+     "thekey theidemkey , @-1 3 7 0", "-3 0", "10", NO_TTL, NULL},
+    {"acquire_from_too_large_a_number_leaves_no_idempotency_key", "SET thekey 99999999999999999999",
+     "semaphore_acquire", "thekey theidemkey , 0 3 7 0", "!WRONGTYPE", "99999999999999999999",
+     NO_TTL, NULL},
     {"acquire_again_when_it_has_run", "SET thekey 7 PX 50000" OURS, "semaphore_acquire",
-     "thekey theticket , @+60000 3 7 1", "1 7", "7", 50000, NULL},
+     "thekey theidemkey , @+60000 3 7 1", "1 7", "7", 50000, NULL},
     {"acquire_again_when_there_are_none_left", "SET thekey 0" OURS, "semaphore_acquire",
-     "thekey theticket , 0 3 7 1", "1 0", "0", NO_TTL, NULL},
+     "thekey theidemkey , 0 3 7 1", "1 0", "0", NO_TTL, NULL},
     {"acquire_again_when_it_has_not_run", "SET thekey 10" ANOTHER, "semaphore_acquire",
-     "thekey theticket , 0 3 7 1", "1 7", "7", NO_TTL, NULL},
+     "thekey theidemkey , 0 3 7 1", "1 7", "7", NO_TTL, NULL},
     {"acquire_again_too_many", "SET thekey 2" ANOTHER, "semaphore_acquire",
-     "thekey theticket , 0 3 7 1", "0 2", "2", NO_TTL, NULL},
+     "thekey theidemkey , 0 3 7 1", "0 2", "2", NO_TTL, NULL},
     {"acquire_again_after_a_delete", "DEL thekey" OURS, "semaphore_acquire",
-     "thekey theticket , 0 3 7 1", "1 0", NULL, 0, NULL},
+     "thekey theidemkey , 0 3 7 1", "1 0", NULL, 0, NULL},
     {"acquire_again_too_late", "SET thekey 7" OURS, "semaphore_acquire",
-     "thekey theticket , @-1 3 7 1", "-3 0", "7", NO_TTL, NULL},
+     "thekey theidemkey , @-1 3 7 1", "-3 0", "7", NO_TTL, NULL},
 
     /* ---- semaphore_undo ---- */
-    {"undo_what_has_run", "SET thekey 7" OURS, "semaphore_undo", "thekey theticket , 0 3 7" TELL,
+    {"undo_what_has_run", "SET thekey 7" OURS, "semaphore_undo", "thekey theidemkey , 0 3 7" TELL,
      "1 10", "10", NO_TTL, "publish 10"},
     {"undo_keeps_the_ttl", "SET thekey 0 PX 50000" OURS, "semaphore_undo",
-     "thekey theticket , @+60000 3 7" TELL, "1 3", "3", 50000, "publish 3"},
-    {"undo_up_to_zero_tells_nobody", "SET thekey -3" OURS, "semaphore_undo",
-     "thekey theticket , 0 3 7" TELL, "1 0", "0", NO_TTL, NULL},
-    {"undo_what_has_not_run", "SET thekey 7", "semaphore_undo", "thekey theticket , 0 3 7" TELL,
+     "thekey theidemkey , @+60000 3 7" TELL, "1 3", "3", 50000, "publish 3"},
+    {"undo_up_to_zero_notifies_nobody", "SET thekey -3" OURS, "semaphore_undo",
+     "thekey theidemkey , 0 3 7" TELL, "1 0", "0", NO_TTL, NULL},
+    {"undo_what_has_not_run", "SET thekey 7", "semaphore_undo", "thekey theidemkey , 0 3 7" TELL,
      "0 0", "7", NO_TTL, NULL},
     {"undo_leaves_another_alone", "SET thekey 7" ANOTHER, "semaphore_undo",
-     "thekey theticket , 0 3 7" TELL, "0 0", "7", NO_TTL, NULL},
-    {"undo_after_a_delete", "DEL thekey" OURS, "semaphore_undo", "thekey theticket , 0 3 7" TELL,
+     "thekey theidemkey , 0 3 7" TELL, "0 0", "7", NO_TTL, NULL},
+    {"undo_after_a_delete", "DEL thekey" OURS, "semaphore_undo", "thekey theidemkey , 0 3 7" TELL,
      "0 0", NULL, 0, NULL},
     {"undo_sharded", "SET thekey 7" OURS, "semaphore_undo",
-     "thekey theticket , 0 3 7 spublish thechannel", "1 10", "10", NO_TTL, "spublish 10"},
-    {"undo_too_late", "SET thekey 7" OURS, "semaphore_undo", "thekey theticket , @-1 3 7" TELL,
+     "thekey theidemkey , 0 3 7 spublish thechannel", "1 10", "10", NO_TTL, "spublish 10"},
+    {"undo_too_late", "SET thekey 7" OURS, "semaphore_undo", "thekey theidemkey , @-1 3 7" TELL,
      "-3 0", "7", NO_TTL, NULL},
-    {"U67_undo_hash", "HSET thekey me 1" OURS, "semaphore_undo", "thekey theticket , 0 3 7" TELL,
+    {"U67_undo_hash", "HSET thekey me 1" OURS, "semaphore_undo", "thekey theidemkey , 0 3 7" TELL,
      "!WRONGTYPE", "hash", NO_TTL, NULL},
-    {"U67_undo_permits", PERMITS OURS, "semaphore_undo", "thekey theticket , 0 3 7" TELL,
+    {"U67_undo_permits", PERMITS OURS, "semaphore_undo", "thekey theidemkey , 0 3 7" TELL,
      "!WRONGTYPE permits with leases are taken", "3", NO_TTL, NULL},
 
     /* ---- semaphore_change: release, add ---- */
@@ -162,8 +158,8 @@ static const struct counter_row rows[] = {
      "1", NO_TTL, "publish 1"},
     {"release_keeps_the_ttl", "SET thekey 2 PX 50000", "semaphore_change", "thekey , 0 3 0" TELL,
      "1 5", "5", 50000, "publish 5"},
-    {"release_up_to_zero_tells_nobody", "SET thekey -3", "semaphore_change", "thekey , 0 3 0" TELL,
-     "1 0", "0", NO_TTL, NULL},
+    {"release_up_to_zero_notifies_nobody", "SET thekey -3", "semaphore_change",
+     "thekey , 0 3 0" TELL, "1 0", "0", NO_TTL, NULL},
     {"C153_release_if_exists", "SET thekey 9", "semaphore_change", "thekey , 0 1 1" TELL, "1 10",
      "10", NO_TTL, "publish 10"},
     {"C153_release_if_exists_without_one", NULL, "semaphore_change", "thekey , 0 1 1" TELL, "0 0",
@@ -172,7 +168,7 @@ static const struct counter_row rows[] = {
      "1 8", "8", 50000, "publish 8"},
     {"C146_add_a_negative", "SET thekey 0", "semaphore_change", "thekey , 0 -5 0" TELL, "1 -5",
      "-5", NO_TTL, NULL},
-    {"add_a_negative_tells_nobody", "SET thekey 10", "semaphore_change", "thekey , 0 -5 0" TELL,
+    {"add_a_negative_notifies_nobody", "SET thekey 10", "semaphore_change", "thekey , 0 -5 0" TELL,
      "1 5", "5", NO_TTL, NULL},
     {"add_nothing", "SET thekey 10", "semaphore_change", "thekey , 0 0 0" TELL, "1 10", "10",
      NO_TTL, NULL},
@@ -187,7 +183,7 @@ static const struct counter_row rows[] = {
     {"U67_release_hash", "HSET thekey me 1", "semaphore_change", "thekey , 0 1 0" TELL,
      "!WRONGTYPE", "hash", NO_TTL, NULL},
     {"U67_release_text", "SET thekey many", "semaphore_change", "thekey , 0 1 1" TELL,
-     "!WRONGTYPE what", "many", NO_TTL, NULL},
+     "!WRONGTYPE the value", "many", NO_TTL, NULL},
     {"U67_release_permits", PERMITS, "semaphore_change", "thekey , 0 1 0" TELL,
      "!WRONGTYPE permits with leases are taken", "3", NO_TTL, NULL},
     {"U67_release_left_over_permits", LEFT_OVER, "semaphore_change", "thekey , 0 1 0" TELL,
@@ -208,7 +204,7 @@ static const struct counter_row rows[] = {
      NULL},
     {"U67_drain_set", "SADD thekey 7", "semaphore_drain", "thekey , 0", "!WRONGTYPE", "set", NO_TTL,
      NULL},
-    {"U67_drain_text", "SET thekey many", "semaphore_drain", "thekey , 0", "!WRONGTYPE what",
+    {"U67_drain_text", "SET thekey many", "semaphore_drain", "thekey , 0", "!WRONGTYPE the value",
      "many", NO_TTL, NULL},
     {"U67_drain_permits", PERMITS, "semaphore_drain", "thekey , 0",
      "!WRONGTYPE permits with leases are taken", "3", NO_TTL, NULL},
@@ -230,8 +226,8 @@ static const struct counter_row rows[] = {
      NULL},
     {"U67_delete_hash", "HSET thekey me 1", "counter_delete", "thekey , 0" TELL, "!WRONGTYPE",
      "hash", NO_TTL, NULL},
-    {"U67_delete_text", "SET thekey many", "counter_delete", "thekey , 0" TELL, "!WRONGTYPE what",
-     "many", NO_TTL, NULL},
+    {"U67_delete_text", "SET thekey many", "counter_delete", "thekey , 0" TELL,
+     "!WRONGTYPE the value", "many", NO_TTL, NULL},
     {"U67_delete_permits", PERMITS, "counter_delete", "thekey , 0" TELL,
      "!WRONGTYPE permits with leases are taken", "3", NO_TTL, NULL},
     {"U67_delete_left_over_permits", LEFT_OVER, "counter_delete", "thekey , 0" TELL,
@@ -253,8 +249,8 @@ static const struct counter_row rows[] = {
     {"latch_set_too_late", NULL, "latch_set", "thekey , @-1 3" TELL, "-3 0", NULL, 0, NULL},
     {"U67_latch_set_hash", "HSET thekey me 1", "latch_set", "thekey , 0 1" TELL, "!WRONGTYPE",
      "hash", NO_TTL, NULL},
-    {"U67_latch_set_text", "SET thekey many", "latch_set", "thekey , 0 1" TELL, "!WRONGTYPE what",
-     "many", NO_TTL, NULL},
+    {"U67_latch_set_text", "SET thekey many", "latch_set", "thekey , 0 1" TELL,
+     "!WRONGTYPE the value", "many", NO_TTL, NULL},
     {"U67_latch_set_permits", PERMITS, "latch_set", "thekey , 0 1" TELL,
      "!WRONGTYPE permits with leases are taken", "3", NO_TTL, NULL},
     {"U67_latch_set_left_over_permits", LEFT_OVER, "latch_set", "thekey , 0 1" TELL,
@@ -281,7 +277,7 @@ static const struct counter_row rows[] = {
     {"U67_count_down_list", "RPUSH thekey 1", "latch_count_down", "thekey , 0" TELL, "!WRONGTYPE",
      "list", NO_TTL, NULL},
     {"U67_count_down_text", "SET thekey many", "latch_count_down", "thekey , 0" TELL,
-     "!WRONGTYPE what", "many", NO_TTL, NULL},
+     "!WRONGTYPE the value", "many", NO_TTL, NULL},
     {"U67_count_down_permits", PERMITS, "latch_count_down", "thekey , 0" TELL,
      "!WRONGTYPE permits with leases are taken", "3", NO_TTL, NULL},
     {"count_down_proves_more_than_before", "SET thekey 1; SET " PROOF " 9000000000000000",
@@ -293,18 +289,22 @@ static const struct counter_row rows[] = {
     {"U67_count_down_left_over_permits", LEFT_OVER, "latch_count_down", "thekey , 0" TELL,
      "!WRONGTYPE permits with leases are left over", NULL, 0, NULL},
 
-    /* ---- latch_look ---- */
-    {"look_at_what_was_never_set", NULL, "latch_look", "thekey , 0", "0 0", NULL, 0, NULL},
-    {"look", "SET thekey 3", "latch_look", "thekey , 0", "3 0", "3", NO_TTL, NULL},
-    {"look_with_a_proof", "SET thekey 3; SET " PROOF " 1700000000000000 PX 300000", "latch_look",
+    /* ---- latch_read ---- */
+    {"read_one_that_was_never_set", NULL, "latch_read", "thekey , 0", "0 0", NULL, 0, NULL},
+    {"look", "SET thekey 3", "latch_read", "thekey , 0", "3 0", "3", NO_TTL, NULL},
+    {"observe_with_a_proof", "SET thekey 3; SET " PROOF " 1700000000000000 PX 300000", "latch_read",
      "thekey , 0", "3 1700000000000000", "3", NO_TTL, NULL},
-    {"look_at_a_negative", "SET thekey -3", "latch_look", "thekey , 0", "0 0", "-3", NO_TTL, NULL},
-    {"look_at_the_most", "SET thekey 9007199254740991", "latch_look", "thekey , 0",
+    {"read_a_negative", "SET thekey -3", "latch_read", "thekey , 0", "0 0", "-3", NO_TTL, NULL},
+    {"read_the_most", "SET thekey 9007199254740991", "latch_read", "thekey , 0",
      "9007199254740991 0", "9007199254740991", NO_TTL, NULL},
-    {"U67_look_at_a_list", "RPUSH thekey 1", "latch_look", "thekey , 0", "!WRONGTYPE", "list",
+    {"U67_read_a_list", "RPUSH thekey 1", "latch_read", "thekey , 0", "!WRONGTYPE", "list", NO_TTL,
+     NULL},
+    {"U67_read_text", "SET thekey many", "latch_read", "thekey , 0", "!WRONGTYPE the value", "many",
      NO_TTL, NULL},
-    {"U67_look_at_text", "SET thekey many", "latch_look", "thekey , 0", "!WRONGTYPE what", "many",
-     NO_TTL, NULL},
+    {"U67_read_more_than_can_be_counted", "SET thekey 99999999999999999999", "latch_read",
+     "thekey , 0", "!WRONGTYPE the value", "99999999999999999999", NO_TTL, NULL},
+    {"observe_a_bad_proof", "SET thekey 3; SET " PROOF " 1e308 PX 300000", "latch_read",
+     "thekey , 0", "3 0", "3", NO_TTL, NULL},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
@@ -312,8 +312,8 @@ enum { ROWS = sizeof rows / sizeof *rows };
 
 static const struct grant grants[] = {
     {"semaphore_set", "~thekey ~thetaken", "&thechannel", "time get type set publish spublish"},
-    {"semaphore_acquire", "~thekey ~thetaken ~theticket", "", "time get type decrby set"},
-    {"semaphore_undo", "~thekey ~thetaken ~theticket", "&thechannel",
+    {"semaphore_acquire", "~thekey ~thetaken ~theidemkey", "", "time get type decrby set"},
+    {"semaphore_undo", "~thekey ~thetaken ~theidemkey", "&thechannel",
      "time get type del incrby publish spublish"},
     {"semaphore_change", "~thekey ~thetaken", "&thechannel",
      "time get type incrby publish spublish"},
@@ -324,7 +324,7 @@ static const struct grant grants[] = {
      "time get type set publish spublish"},
     {"latch_count_down", "~thekey ~thetaken ~theproof", "&thechannel",
      "time get type set decr del publish spublish"},
-    {"latch_look", "~thekey ~theproof", "", "time get"},
+    {"latch_read", "~thekey ~theproof", "", "time get"},
 };
 enum { GRANTS = sizeof grants / sizeof *grants };
 
@@ -345,7 +345,7 @@ static redisReply *call_script(redisContext *user, const struct counter_row *row
     const char *sha = stage_sha(stage, row->script);
     if (strstr(row->call, " - -") == NULL) {
         char call[256];
-        bool looks = strcmp(row->script, "latch_look") == 0;
+        bool looks = strcmp(row->script, "latch_read") == 0;
         bool latch = strncmp(row->script, "semaphore", 9) != 0;
         snprintf(call, sizeof call, NUMBER "%s%s%s", looks ? "" : " " TAKEN, latch ? " " PROOF : "",
                  row->call + strlen(NUMBER));
@@ -360,7 +360,7 @@ static redisReply *call_script(redisContext *user, const struct counter_row *row
  * is. */
 static bool leaves_proof(const struct counter_row *row) {
     bool done = row->reply[0] == '1' || row->reply[0] == '2';
-    if (strcmp(row->script, "latch_look") == 0)
+    if (strcmp(row->script, "latch_read") == 0)
         return row->before != NULL && strstr(row->before, PROOF) != NULL;
     if (strcmp(row->script, "latch_set") == 0)
         return done;
@@ -369,12 +369,12 @@ static bool leaves_proof(const struct counter_row *row) {
     return latch && done && row->after == NULL;
 }
 
-/* What was taken leaves its ticket; undone, it is gone, and so it is if there was nothing to give it
+/* What was taken leaves its idempotency key; undone, it is gone, and so it is if there was nothing to give it
  * back to. */
-static bool leaves_ticket(const struct counter_row *row) {
+static bool leaves_idem_key(const struct counter_row *row) {
     bool ours = row->before != NULL && strstr(row->before, OURS) != NULL;
-    bool there = row->before != NULL && strstr(row->before, TICKET) != NULL;
-    if (strstr(row->call, TICKET) == NULL)
+    bool there = row->before != NULL && strstr(row->before, IDEM_KEY) != NULL;
+    if (strstr(row->call, IDEM_KEY) == NULL)
         return false;
     if (strcmp(row->script, "semaphore_acquire") == 0)
         return there || row->reply[0] == '1';
@@ -382,19 +382,19 @@ static bool leaves_ticket(const struct counter_row *row) {
 }
 
 /* It is the one that was given, or was there before, and it does not stay. */
-static bool ticket_fits(const struct counter_row *row, struct span span, char why[WHY]) {
-    if (!leaves_ticket(row))
+static bool idem_key_fits(const struct counter_row *row, struct span span, char why[WHY]) {
+    if (!leaves_idem_key(row))
         return true;
     bool taken = strcmp(row->script, "semaphore_acquire") == 0 && row->reply[0] == '1';
     bool another = row->before != NULL && strstr(row->before, ANOTHER) != NULL;
     const char *wanted = another && !taken ? "6" : "7";
-    char *text = cmd_str(stage->server, "GET " TICKET);
-    int64_t ttl_ms = pttl(stage->server, TICKET);
+    char *text = cmd_str(stage->server, "GET " IDEM_KEY);
+    int64_t ttl_ms = pttl(stage->server, IDEM_KEY);
     span.end_ms = server_time_ms(stage->server);
-    bool fits = strcmp(text, wanted) == 0 || differs(why, "the ticket is %s", text);
+    bool fits = strcmp(text, wanted) == 0 || differs(why, "the idempotency key is %s", text);
     free(text);
     return fits &&
-           (ttl_fits(ttl_ms, TICKET_MS, span) || differs(why, "its TTL is %" PRId64, ttl_ms));
+           (ttl_fits(ttl_ms, IDEM_KEY_MS, span) || differs(why, "its TTL is %" PRId64, ttl_ms));
 }
 
 /* What permits with leases need is as it was before, and there is nothing else. */
@@ -403,7 +403,7 @@ static bool others_fit(const struct counter_row *row, char why[WHY]) {
     bool beside = strstr(before, TAKEN) != NULL;
     if (strstr(before, "ZADD") != NULL && cmd_int(stage->server, "ZCARD " TAKEN) != 1)
         return differs(why, "the permit that was taken is gone");
-    int keys = (row->after != NULL) + beside + leaves_proof(row) + leaves_ticket(row);
+    int keys = (row->after != NULL) + beside + leaves_proof(row) + leaves_idem_key(row);
     return cmd_int(stage->server, "DBSIZE") == keys ||
            differs(why, "there are other keys, or fewer");
 }
@@ -414,7 +414,7 @@ static bool proof_fits(const struct counter_row *row, struct span span, char why
         return true;
     const char *before = row->before != NULL ? strstr(row->before, "SET " PROOF " ") : NULL;
     long long last = before != NULL ? strtoll(before + strlen("SET " PROOF " "), NULL, 10) : 0;
-    bool looks = strcmp(row->script, "latch_look") == 0;
+    bool looks = strcmp(row->script, "latch_read") == 0;
     char *text = cmd_str(stage->server, "GET " PROOF);
     long long proof = strtoll(text, NULL, 10);
     free(text);
@@ -439,7 +439,7 @@ static bool key_fits(const struct counter_row *row, struct span span, char why[W
     if (fits && row->after != NULL && row->ttl_ms > 0 && !ttl_fits(ttl_ms, row->ttl_ms, span))
         fits = differs(why, "a TTL of %" PRId64 " instead of %" PRId64, ttl_ms, row->ttl_ms);
     fits =
-        fits && others_fit(row, why) && proof_fits(row, span, why) && ticket_fits(row, span, why);
+        fits && others_fit(row, why) && proof_fits(row, span, why) && idem_key_fits(row, span, why);
     free(type);
     free(value);
     return fits;
@@ -449,7 +449,7 @@ static bool key_fits(const struct counter_row *row, struct span span, char why[W
 static bool call_fits(redisContext *user, const struct counter_row *row, int64_t begin_ms,
                       char why[WHY]) {
     struct span span = {begin_ms, server_time_ms(stage->server), 0};
-    listener_heard(stage->listener);
+    listener_received(stage->listener);
     redisReply *reply = call_script(user, row, span.call_ms);
     span.end_ms = server_time_ms(stage->server);
     bool fits = reply_fits(reply, row->reply, span, why);
@@ -473,14 +473,13 @@ static bool plays(redisContext *user, size_t i, char why[WHY]) {
 
 /* ---- Rights --------------------------------------------------------------------------------- */
 
-/* No right to the channel: it is done, and the reply says that nobody was told. */
-static void U46_done_but_nobody_told(void **state) {
-    (void)state;
+/* No right to the channel: it is done, and the reply says that nobody was notified. */
+CASE(U46_done_but_not_notified) {
     static const struct counter_row deaf[] = {
         {"set", NULL, "semaphore_set", "thekey , 0 3 0" TELL, "2 3", "3", NO_TTL, NULL},
         {"release", "SET thekey 1", "semaphore_change", "thekey , 0 3 0" TELL, "2 4", "4", NO_TTL,
          NULL},
-        {"undo", "SET thekey 7" OURS, "semaphore_undo", "thekey theticket , 0 3 7" TELL, "2 10",
+        {"undo", "SET thekey 7" OURS, "semaphore_undo", "thekey theidemkey , 0 3 7" TELL, "2 10",
          "10", NO_TTL, NULL},
         {"delete", "SET thekey 1", "counter_delete", "thekey , 0" TELL, "2 0", NULL, 0, NULL},
         {"latch", NULL, "latch_set", "thekey , 0 3" TELL, "2 3", "3", NO_TTL, NULL},
@@ -501,14 +500,13 @@ static void U46_done_but_nobody_told(void **state) {
 
 /* Nothing is written, and the answer is a definite no; but what deletes works: the last count down,
  * delete, and the undoing of an acquire. */
-static void U39_out_of_memory(void **state) {
-    (void)state;
+CASE(U39_out_of_memory) {
     static const struct counter_row full[] = {
         {"set", NULL, "semaphore_set", "thekey , 0 3 0" TELL, "!OOM", NULL, 0, NULL},
         {"acquire", "SET thekey 3", "semaphore_acquire", "thekey , 0 1", "!OOM", "3", NO_TTL, NULL},
-        {"ticket", "SET thekey 3", "semaphore_acquire", "thekey theticket , 0 1 7 0", "!OOM", "3",
-         NO_TTL, NULL},
-        {"undo", "SET thekey 7" OURS, "semaphore_undo", "thekey theticket , 0 3 7" TELL, "1 10",
+        {"idempotency_key", "SET thekey 3", "semaphore_acquire", "thekey theidemkey , 0 1 7 0",
+         "!OOM", "3", NO_TTL, NULL},
+        {"undo", "SET thekey 7" OURS, "semaphore_undo", "thekey theidemkey , 0 3 7" TELL, "1 10",
          "10", NO_TTL, "publish 10"},
         {"release", "SET thekey 3", "semaphore_change", "thekey , 0 1 0" TELL, "!OOM", "3", NO_TTL,
          NULL},
@@ -534,19 +532,18 @@ static void U39_out_of_memory(void **state) {
     redisFree(user);
 }
 
-/* ---- Tickets -------------------------------------------------------------------------------- */
+/* ---- Idempotency keys ----------------------------------------------------------------------- */
 
 /* Any number of copies do what one does. */
-static void with_a_ticket_twice_is_once(void **state) {
-    (void)state;
+CASE(with_an_idempotency_key_twice_is_once) {
     redisContext *user = connect_as(stage->server, NULL, NULL);
     prepare("SET " NUMBER " 10");
     for (int i = 0; i < 3; i++) {
-        assert_code(user, "semaphore_acquire", NUMBER " " TAKEN " " TICKET " , 0 3 7 1", "1");
+        assert_code(user, "semaphore_acquire", NUMBER " " TAKEN " " IDEM_KEY " , 0 3 7 1", "1");
         assert_int_equal(cmd_int(stage->server, "INCRBY " NUMBER " 0"), 7);
     }
     for (int i = 0; i < 3; i++) {
-        assert_code(user, "semaphore_undo", NUMBER " " TAKEN " " TICKET " , 0 3 7" TELL,
+        assert_code(user, "semaphore_undo", NUMBER " " TAKEN " " IDEM_KEY " , 0 3 7" TELL,
                     i == 0 ? "1" : "0");
         assert_int_equal(cmd_int(stage->server, "INCRBY " NUMBER " 0"), 10);
     }
@@ -554,16 +551,15 @@ static void with_a_ticket_twice_is_once(void **state) {
     redisFree(user);
 }
 
-/* Who may not leave a ticket takes nothing with one. */
-static void no_ticket_nothing_taken(void **state) {
-    (void)state;
+/* Who may not write an idempotency key takes nothing with one. */
+CASE(no_idempotency_key_nothing_taken) {
     struct grant poor = *grant_of("semaphore_acquire");
     poor.commands = "time get type decrby incrby";
     redisContext *user = connect_new_user(stage, "poor", &poor, NULL);
     prepare("SET " NUMBER " 10");
     /* The first word of it differs from one version of the server to the next. */
     redisReply *reply = script_call(user, stage_sha(stage, "semaphore_acquire"),
-                                    NUMBER " " TAKEN " " TICKET " , 0 3 7 0", 0);
+                                    NUMBER " " TAKEN " " IDEM_KEY " , 0 3 7 0", 0);
     assert_int_equal(reply->type, REDIS_REPLY_ERROR);
     freeReplyObject(reply);
     assert_int_equal(cmd_int(stage->server, "INCRBY " NUMBER " 0"), 10);
@@ -575,8 +571,7 @@ static void no_ticket_nothing_taken(void **state) {
 /* ---- Without the second key ----------------------------------------------------------------- */
 
 /* Who may not write the proof can open a latch all the same. */
-static void a_latch_opens_without_proof(void **state) {
-    (void)state;
+CASE(a_latch_opens_without_proof) {
     struct grant poor = *grant_of("latch_count_down");
     poor.commands = "time get type decr del publish spublish";
     redisContext *user = connect_new_user(stage, "poor", &poor, NULL);
@@ -587,8 +582,7 @@ static void a_latch_opens_without_proof(void **state) {
 }
 
 /* It is left out where it would be in another slot; then nothing is looked at but the number. */
-static void one_key_alone(void **state) {
-    (void)state;
+CASE(one_key_alone) {
     struct grant one = *grant_of("semaphore_acquire");
     one.keys = "~" NUMBER;
     redisContext *user = connect_new_user(stage, "one", &one, NULL);
@@ -597,27 +591,21 @@ static void one_key_alone(void **state) {
     assert_code(user, "semaphore_acquire", NUMBER " " TAKEN " , 0 1", "NOP");
     assert_int_equal(cmd_int(stage->server, "DECR " NUMBER), 1);
     redisFree(user);
-    one = *grant_of("latch_look");
+    one = *grant_of("latch_read");
     one.keys = "~" NUMBER;
     user = connect_new_user(stage, "one", &one, NULL);
-    assert_code(user, "latch_look", NUMBER " , 0", "1");
+    assert_code(user, "latch_read", NUMBER " , 0", "1");
     redisFree(user);
 }
 
 /* ---- All of them ---------------------------------------------------------------------------- */
 
 int main(void) {
-    static const struct CMUnitTest others[] = {
-        cmocka_unit_test(U46_done_but_nobody_told),    cmocka_unit_test(U39_out_of_memory),
-        cmocka_unit_test(with_a_ticket_twice_is_once), cmocka_unit_test(no_ticket_nothing_taken),
-        cmocka_unit_test(a_latch_opens_without_proof), cmocka_unit_test(one_key_alone),
-    };
-    static const struct table table = {.name = "counter_scripts",
-                                       .channel = "thechannel",
+    static const struct table table = {.channel = "thechannel",
                                        .grants = grants,
                                        .grant_count = GRANTS,
                                        .row_count = ROWS,
                                        .head = head_of,
                                        .plays = plays};
-    return group_run(&table, others, sizeof others / sizeof *others);
+    return group_run(&table);
 }

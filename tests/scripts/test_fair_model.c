@@ -1,17 +1,13 @@
-/* Random schedules of the fair lock: nobody may ever hold it with another, nothing may stay held or
- * in line for nobody, and the order of those who wait is kept. The world is in fair_model.c.
+/* Random schedules of the fair lock: no two owners ever hold it together, no dead owner keeps
+ * the lock or a place, and the order of the waiters is kept. The world is in fair_model.c.
  *
- * The other tests show that the model can fail: for each rule that clients keep to, it finds what
- * comes of leaving it out. They play the same schedules every time. One thread, one private
- * server. */
-#include <setjmp.h>
-#include <stdarg.h>
+ * The other tests show that the model can fail: without any one of the client rules it finds a
+ * violation. They use the same schedules every time. One thread, one private server. */
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
-
 #include "fair_model.h"
+#include "support/case.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -33,8 +29,7 @@ static int close_group(void **state) {
     return 0;
 }
 
-static void nothing_goes_wrong(void **state) {
-    (void)state;
+CASE(nothing_goes_wrong) {
     uint64_t played = play_many(fair_model_play(model), FAIR_CAREFUL, 500);
     const struct fair_tally *t = fair_model_tally(model);
     printf("%" PRIu64 " schedules, %" PRIu64 " scripts: held %" PRIu64 ", queued %" PRIu64
@@ -52,33 +47,20 @@ static void nothing_goes_wrong(void **state) {
     assert_true(t->java_died > 0 && t->java_hurried > 0 && t->java_passed_over > 0);
 }
 
-static void finds_scripts_that_run_late(void **state) {
-    (void)state;
+CASE(finds_scripts_that_run_late) {
     play_until_wrong(fair_model_play(model), FAIR_NO_NOT_AFTER);
 }
 
-static void finds_old_grants(void **state) {
-    (void)state;
+CASE(finds_old_grants) {
     play_until_wrong(fair_model_play(model), FAIR_OLD_GRANTS);
 }
 
-static void finds_grants_that_are_trusted_too_long(void **state) {
-    (void)state;
+CASE(finds_grants_that_are_trusted_too_long) {
     play_until_wrong(fair_model_play(model), FAIR_GRANT_FROM_NOW);
 }
 
-static void finds_java_clients_that_are_passed_over_though_they_hear(void **state) {
-    (void)state;
+CASE(finds_listening_java_clients_that_are_passed_over) {
     play_until_wrong(fair_model_play(model), FAIR_HEARD_IS_UNHEARD);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(nothing_goes_wrong),
-        cmocka_unit_test(finds_scripts_that_run_late),
-        cmocka_unit_test(finds_old_grants),
-        cmocka_unit_test(finds_grants_that_are_trusted_too_long),
-        cmocka_unit_test(finds_java_clients_that_are_passed_over_though_they_hear),
-    };
-    return cmocka_run_group_tests_name("fair_model", tests, open_group, close_group);
-}
+RUN_CASES(open_group, close_group)

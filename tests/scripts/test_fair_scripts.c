@@ -1,19 +1,13 @@
 /* The scripts of the fair lock, row by row (fair_rows.c), and what a row cannot say: records that
- * expire, long lines of dead waiters, publishing that is refused, what Redisson's own scripts make
+ * expire, long queues of dead waiters, publishing that is refused, what Redisson's own scripts make
  * of our entries.
  *
- * The scripts get a fixed time instead of asking for it, so that deadlines, tickets and messages
+ * The scripts get a fixed time instead of asking for it, so that deadlines, arrivals and messages
  * are exact; TTLs run on the server's clock, and lose what passed during a row. One thread, one
  * private server. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "fair_rows.h"
 #include "script.h"
+#include "support/case.h"
 #include "support/wait.h"
 
 #include <inttypes.h>
@@ -25,7 +19,7 @@
 #define TIME_US (TIME_MS * 1000)
 #define TEXT 1024
 
-static const char *const script_names[] = {"acquire", "release", "give_up", "force", "hand_over"};
+static const char *const script_names[] = {"acquire", "release", "give_up", "break", "hand_over"};
 enum { SCRIPTS = sizeof script_names / sizeof *script_names };
 
 static struct server *server;
@@ -257,42 +251,43 @@ static void assert_ttl(const struct fair_row *row, int64_t start_ms) {
         fail_msg("%s: TTL %lld instead of %" PRId64, row->name, ttl_ms, row->ttl_ms);
     if (key_exists(server, "r") && row->reply[0] != '!' && strchr(row->after, 'r') != NULL &&
         row->script[0] == 'a' && strstr(row->after, "me=") != NULL && row->reply[0] == '0')
-        assert_true(pttl(server, "r") > 0); /* records do not outlive those who wrote them */
+        assert_true(pttl(server, "r") > 0); /* records do not outlive clients that wrote them */
 }
 
 enum { LISTENERS_MAX = 4 };
-struct ears {
+struct subscribers {
     size_t len;
     struct listener *listener[LISTENERS_MAX];
     char owner[LISTENERS_MAX][32];
 };
 
-static void open_ears(struct ears *ears, const char *owners) {
-    ears->len = 0;
+static void open_subscribers(struct subscribers *subscribers, const char *owners) {
+    subscribers->len = 0;
     while (owners != NULL && *owners != '\0') {
         char channel[64];
         size_t len = strcspn(owners, " ");
-        snprintf(ears->owner[ears->len], sizeof ears->owner[0], "%.*s", (int)len, owners);
-        snprintf(channel, sizeof channel, CHANNELS "%s", ears->owner[ears->len]);
-        ears->listener[ears->len++] = listener_start(server, channel);
+        snprintf(subscribers->owner[subscribers->len], sizeof subscribers->owner[0], "%.*s",
+                 (int)len, owners);
+        snprintf(channel, sizeof channel, CHANNELS "%s", subscribers->owner[subscribers->len]);
+        subscribers->listener[subscribers->len++] = listener_start(server, channel);
         owners += len + strspn(owners + len, " ");
     }
 }
 
-static void close_ears(struct ears *ears) {
-    for (size_t i = 0; i < ears->len; i++)
-        listener_stop(ears->listener[i]);
+static void close_subscribers(struct subscribers *subscribers) {
+    for (size_t i = 0; i < subscribers->len; i++)
+        listener_stop(subscribers->listener[i]);
 }
 
-static void what_was_heard(struct ears *ears, char *out, size_t room) {
+static void received_messages(struct subscribers *subscribers, char *out, size_t room) {
     out[0] = '\0';
-    for (size_t i = 0; i < ears->len; i++) {
-        const char *heard = listener_heard(ears->listener[i]);
+    for (size_t i = 0; i < subscribers->len; i++) {
+        const char *heard = listener_received(subscribers->listener[i]);
         if (heard[0] == '\0')
             continue;
         assert_null(strchr(heard, ',')); /* once */
         snprintf(out + strlen(out), room - strlen(out), "%s%s:", out[0] != '\0' ? " " : "",
-                 ears->owner[i]);
+                 subscribers->owner[i]);
         append_value(out, room, strchr(heard, ' ') + 1);
     }
 }
@@ -328,35 +323,34 @@ static redisContext *connect_user(const char *without) {
 static void play(void **state) {
     const struct fair_row *row = *state;
     redisContext *admin = connect_as(server, NULL, NULL), *connection = connect_user(NULL);
-    struct ears ears;
+    struct subscribers subscribers;
     char heard[TEXT];
     int64_t start_ms = now_ms();
     prepare(admin, row->before);
-    open_ears(&ears, row->listeners);
+    open_subscribers(&subscribers, row->listeners);
     redisReply *reply = call_as_it_is(connection, row->script, row->call);
     int64_t passed_ms = now_ms() - start_ms + 2;
     assert_reply(row, reply, passed_ms);
     freeReplyObject(reply);
     assert_state(row, "after", row->after);
     assert_ttl(row, start_ms);
-    what_was_heard(&ears, heard, sizeof heard);
+    received_messages(&subscribers, heard, sizeof heard);
     if (strcmp(heard, row->heard != NULL ? row->heard : "") != 0)
         fail_msg("%s: heard '%s'", row->name, heard);
 
     /* The same again, as after a lost reply. Who is not granted anything may be told twice. */
     freeReplyObject(call(connection, row->script, row->call));
     assert_state(row, "after a resend", row->resent != NULL ? row->resent : row->after);
-    what_was_heard(&ears, heard, sizeof heard);
+    received_messages(&subscribers, heard, sizeof heard);
     assert_null(strstr(heard, "#"));
-    close_ears(&ears);
+    close_subscribers(&subscribers);
     redisFree(connection);
     redisFree(admin);
 }
 
 /* ---- What a row cannot say ------------------------------------------------------------------ */
 
-static void dead_waiters_go_a_hundred_at_a_time(void **state) {
-    (void)state;
+CASE(dead_waiters_go_a_hundred_at_a_time) {
     redisContext *connection = connect_as(server, NULL, NULL);
     cmd_ok(server, "FLUSHALL");
     for (int i = 0; i < 250; i++) {
@@ -396,8 +390,7 @@ static long long answers(redisContext *connection, const char *script, const cha
     return number;
 }
 
-static void who_hands_over_says_that_there_is_more(void **state) {
-    (void)state;
+CASE(a_hand_over_says_that_there_are_more) {
     static const struct {
         const char *script, *call, *before;
         int code, more;
@@ -406,12 +399,12 @@ static void who_hands_over_says_that_there_is_more(void **state) {
         {"release", "0 me 1 30000", "", -1, 2}, /* the resend of it */
         {"give_up", "0 me 0", "HSET f me 1", 1, 1},
         {"give_up", "0 me 0", "", 0, 1},
-        {"force", "0 me", "HSET f me 1", 1, 2}, /* 1 would be: and the holder was not told */
+        {"break", "0 me", "HSET f me 1", 1, 2}, /* 1 would be: and the holder was not told */
         {"hand_over", "0 me", "", 1, 1},
     };
     redisContext *connection = connect_as(server, NULL, NULL);
-    struct ears ears;
-    open_ears(&ears, "a");
+    struct subscribers subscribers;
+    open_subscribers(&subscribers, "a");
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         prepare(connection, calls[i].before);
         queue_many(false, 250);
@@ -429,14 +422,23 @@ static void who_hands_over_says_that_there_is_more(void **state) {
         assert_int_equal(cmd_int(server, "HGET f a"), 1);
         assert_false(key_exists(server, "q") || key_exists(server, "z") || key_exists(server, "r"));
     }
-    close_ears(&ears);
+    close_subscribers(&subscribers);
     redisFree(connection);
+}
+
+/* By the scripts' clock. By the server's own, which is not theirs here, the key stays: it has two seconds to live. */
+static void let_all_javas_expire(int javas) {
+    static const char *const script = "for i = 1, ARGV[1] - 1 do\n"
+                                      "  redis.call('HSET', 'u', 'dead:' .. i, ARGV[2])\n"
+                                      "end\n"
+                                      "return redis.call('PERSIST', 'u')\n";
+    assert_int_equal(
+        cmd_int(server, "EVAL %s 1 u %d %lld", script, javas, (long long)TIME_MS - 2000), 1);
 }
 
 /* Nobody hears for so many Java clients: all of them are remembered, and their time runs out at
  * once. Then they go, in steps. */
-static void a_crowd_of_unheard_javas_is_waited_for_once(void **state) {
-    (void)state;
+CASE(a_crowd_of_silent_javas_is_waited_for_once) {
     enum { JAVAS = 350 };
     redisContext *connection = connect_as(server, NULL, NULL);
     prepare(connection, "HSET f me 1");
@@ -448,8 +450,7 @@ static void a_crowd_of_unheard_javas_is_waited_for_once(void **state) {
     assert_int_equal(answers(connection, "acquire", first, 5), 2001);
     assert_int_equal(cmd_int(server, "LLEN q"), JAVAS + 1);
     cmd_ok(server, "ZADD z %lld dead:0", (long long)TIME_MS); /* two seconds have passed */
-    for (int i = 1; i < JAVAS; i++)
-        cmd_ok(server, "HSET u dead:%d %lld", i, (long long)TIME_MS - 2000);
+    let_all_javas_expire(JAVAS);
     for (int left = JAVAS - 100; left > 0; left -= 100) {
         assert_int_equal(answers(connection, "acquire", first, 5), 1);
         assert_int_equal(cmd_int(server, "LLEN q"), left + 1);
@@ -460,8 +461,7 @@ static void a_crowd_of_unheard_javas_is_waited_for_once(void **state) {
 }
 
 /* What a cluster's clients listen to. */
-static void sharded_channels_are_heard_or_not_as_others(void **state) {
-    (void)state;
+CASE(sharded_channels_are_optional) {
     if (!server_knows(server, "spublish"))
         skip();
     redisContext *connection = connect_as(server, NULL, NULL);
@@ -470,15 +470,15 @@ static void sharded_channels_are_heard_or_not_as_others(void **state) {
                         "HSET r a 3000_#-90_@+60000");
     freeReplyObject(
         redisCommand(connection, "EVALSHA %s 5 f q z r u 0 me spublish", sha_of("release")));
-    assert_string_equal(listener_heard(a), "spublish 0");
+    assert_string_equal(listener_received(a), "spublish 0");
     assert_int_equal(cmd_int(server, "ZSCORE z java"), TIME_MS + 2000);
     struct listener *java = listener_start(server, CHANNELS "java");
     prepare(connection, "HSET f me 1; RPUSH q java a; ZADD z @+300000 java; ZADD z @+60000 a; "
                         "HSET r a 3000_#-90_@+60000");
     freeReplyObject(
         redisCommand(connection, "EVALSHA %s 5 f q z r u 0 me spublish", sha_of("release")));
-    assert_string_equal(listener_heard(java), "spublish 0");
-    assert_string_equal(listener_heard(a), "");
+    assert_string_equal(listener_received(java), "spublish 0");
+    assert_string_equal(listener_received(a), "");
     assert_int_equal(cmd_int(server, "ZSCORE z java"), TIME_MS + 300000);
     listener_stop(java);
     listener_stop(a);
@@ -486,8 +486,7 @@ static void sharded_channels_are_heard_or_not_as_others(void **state) {
 }
 
 /* Nobody may speak to a Java client, so nobody knows whether it would hear. */
-static void refused_publish_is_no_evidence(void **state) {
-    (void)state;
+CASE(refused_publish_is_no_evidence) {
     cmd_ok(server, "ACL SETUSER mute on >pw ~* +@all resetchannels");
     redisContext *connection = connect_as(server, "mute", "pw");
     prepare(connection, "HSET f me 1; RPUSH q java j2; ZADD z @+300000 java; ZADD z @+600000 j2");
@@ -507,8 +506,7 @@ static redisReply *call_with_many_records(redisContext *admin, redisContext *con
     return call(connection, "acquire", "0 me 60000 3000 0 1 30000 0 300000");
 }
 
-static void records_of_the_dead_go(void **state) {
-    (void)state;
+CASE(records_of_the_dead_go) {
     redisContext *connection = connect_as(server, NULL, NULL);
     freeReplyObject(call_with_many_records(connection, connection));
     assert_in_range(cmd_int(server, "HLEN r"), 34, 36); /* eight by chance, of whom two live */
@@ -528,8 +526,7 @@ static bool is_refused(redisReply *reply) {
 }
 
 /* Without any one of them some row fails. */
-static void every_right_is_needed(void **state) {
-    (void)state;
+CASE(every_right_is_needed) {
     redisContext *admin = connect_as(server, NULL, NULL);
     for (int i = 0; i < COMMANDS; i++) {
         redisContext *connection = connect_user(commands[i]);
@@ -546,9 +543,8 @@ static void every_right_is_needed(void **state) {
     cmd_ok(server, "ACL DELUSER app");
 }
 
-/* Nobody may be dropped from the line because we may not speak. */
-static void refused_publish_drops_nobody(void **state) {
-    (void)state;
+/* Nobody may be dropped from the queue because we may not speak. */
+CASE(refused_publish_drops_no_waiter) {
     cmd_ok(server, "ACL SETUSER mute on >pw ~* +@all resetchannels");
     redisContext *connection = connect_as(server, "mute", "pw");
     static const struct {
@@ -557,7 +553,7 @@ static void refused_publish_drops_nobody(void **state) {
     } calls[] = {
         {"release", "0 me 1 30000", "HSET f me 1; ", 2},
         {"give_up", "0 me 0", "HSET f me 1; ", 2},
-        {"force", "0 me", "HSET f me 1; ", 2},
+        {"break", "0 me", "HSET f me 1; ", 2},
         {"acquire", "0 me 10000 0 0 0 30000 0 300000", "", 0},
     };
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
@@ -578,8 +574,7 @@ static void refused_publish_drops_nobody(void **state) {
 }
 
 /* Beyond the 64th there is no place, but a deadline all the same. */
-static void far_behind(void **state) {
-    (void)state;
+CASE(far_behind) {
     redisContext *connection = connect_as(server, NULL, NULL);
     cmd_ok(server, "FLUSHALL");
     cmd_ok(server, "HSET f you 1");
@@ -595,7 +590,7 @@ static void far_behind(void **state) {
         freeReplyObject(reply);
         assert_int_equal(cmd_int(server, "LLEN q"), 101);
     }
-    /* And one with a ticket goes no further than that, either. */
+    /* And one with an arrival number goes no further than that, either. */
     redisReply *reply = call(connection, "acquire", "0 old 60000 3000 #-9 1 30000 0 300000");
     freeReplyObject(reply);
     char *second = cmd_str(server, "LINDEX q 1"); /* w:1 is Java's */
@@ -604,7 +599,7 @@ static void far_behind(void **state) {
     redisFree(connection);
 }
 
-/* C056 to C059: what Redisson's own scripts, by wire.md, make of a line that ours stand in too. */
+/* C056 to C059: what Redisson's own scripts make of a queue that ours wait in too. */
 static const char java_acquire[] =
     "while true do local h = redis.call('lindex', KEYS[2], 0) if not h then break end "
     "local s = redis.call('zscore', KEYS[3], h) "
@@ -631,8 +626,7 @@ static long long java(const char *owner, int64_t now) {
                    (long long)now);
 }
 
-static void C056_java_behind_ours_gets_its_deadline(void **state) {
-    (void)state;
+CASE(C056_java_behind_ours_gets_its_deadline) {
     redisContext *connection = connect_as(server, NULL, NULL);
     prepare(connection, "HSET f you 1; PEXPIRE f 30000");
     freeReplyObject(call(connection, "acquire", "0 me 60000 3000 0 1 30000 0 300000"));
@@ -652,8 +646,7 @@ static void C056_java_behind_ours_gets_its_deadline(void **state) {
 }
 
 /* A Java client in front takes its wait off our deadline when it leaves: we had added it. */
-static void C058_java_in_front_takes_its_wait_off_ours(void **state) {
-    (void)state;
+CASE(C058_java_in_front_takes_its_wait_off_ours) {
     redisContext *connection = connect_as(server, NULL, NULL);
     prepare(connection, "HSET f you 1; PEXPIRE f 30000");
     java("java", TIME_MS);
@@ -666,8 +659,7 @@ static void C058_java_in_front_takes_its_wait_off_ours(void **state) {
 }
 
 /* C059: those in front have vanished; after their deadlines the third gets it. */
-static void C059_abandoned_places(void **state) {
-    (void)state;
+CASE(C059_abandoned_places) {
     redisContext *connection = connect_as(server, NULL, NULL);
     prepare(connection, "RPUSH q j1 j2; ZADD z @-20 j1; ZADD z @-10 j2");
     redisReply *reply = call(connection, "acquire", "0 me 60000 3000 0 1 30000 0 300000");
@@ -678,28 +670,7 @@ static void C059_abandoned_places(void **state) {
 }
 
 int main(void) {
-    static const struct CMUnitTest others[] = {
-        cmocka_unit_test(dead_waiters_go_a_hundred_at_a_time),
-        cmocka_unit_test(who_hands_over_says_that_there_is_more),
-        cmocka_unit_test(a_crowd_of_unheard_javas_is_waited_for_once),
-        cmocka_unit_test(sharded_channels_are_heard_or_not_as_others),
-        cmocka_unit_test(refused_publish_is_no_evidence),
-        cmocka_unit_test(records_of_the_dead_go),
-        cmocka_unit_test(every_right_is_needed),
-        cmocka_unit_test(refused_publish_drops_nobody),
-        cmocka_unit_test(far_behind),
-        cmocka_unit_test(C056_java_behind_ours_gets_its_deadline),
-        cmocka_unit_test(C058_java_in_front_takes_its_wait_off_ours),
-        cmocka_unit_test(C059_abandoned_places),
-    };
-    enum { OTHERS = sizeof others / sizeof *others };
-    struct CMUnitTest *tests = calloc(fair_row_count + OTHERS, sizeof *tests);
     for (size_t i = 0; i < fair_row_count; i++)
-        tests[i] = (struct CMUnitTest){fair_rows[i].name, play, NULL, NULL,
-                                       (void *)(uintptr_t)&fair_rows[i]};
-    memcpy(tests + fair_row_count, others, sizeof others);
-    int failed =
-        _cmocka_run_group_tests("fair", tests, fair_row_count + OTHERS, open_group, close_group);
-    free(tests);
-    return failed;
+        test_case_add(fair_rows[i].name, play, (void *)(uintptr_t)&fair_rows[i]);
+    return test_cases_run(open_group, close_group);
 }

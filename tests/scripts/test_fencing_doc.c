@@ -4,15 +4,12 @@
  * First alone, row by row; then as the page means it: a holder of a real fenced lock is paused,
  * loses the lock, and finds its write refused.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
-
 #include "script.h"
 
+#include "support/case.h"
 #include "support/new_lock.h"
 #include "support/wait.h"
 
@@ -83,8 +80,7 @@ static void assert_key(const char *key, const char *value) {
     free(there);
 }
 
-static void doc_script_refuses_stale_tokens(void **state) {
-    (void)state;
+CASE(doc_script_refuses_stale_tokens) {
     static const struct {
         const char *token, *value;
         long long answer;
@@ -120,8 +116,7 @@ static int64_t acquire_token(hf_lock *lock, int64_t lease_ms) {
     return result.token;
 }
 
-static void doc_story_of_the_paused_holder(void **state) {
-    (void)state;
+CASE(doc_story_of_the_paused_holder) {
     hf_client *clients[2];
     hf_lock *locks[2];
     char tokens[2][32];
@@ -150,10 +145,4 @@ static void doc_story_of_the_paused_holder(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(doc_script_refuses_stale_tokens),
-        cmocka_unit_test(doc_story_of_the_paused_holder),
-    };
-    return cmocka_run_group_tests(tests, open_group, close_group);
-}
+RUN_CASES(open_group, close_group)

@@ -1,17 +1,13 @@
-/* Random schedules of the values of a group: nobody may ever hold a value that another holds, a hold
- * has all of its values or is over, and nothing stays held for nobody. The world is in
- * group_model.c.
+/* Random schedules of the values of a group: no two owners ever hold the same value, a hold has
+ * all of its values or is over, and no dead owner keeps a value. The world is in group_model.c.
  *
- * The other tests show that the model can fail: for each rule that clients keep to, it finds what
- * comes of leaving it out. One thread, one private server. */
-#include <setjmp.h>
-#include <stdarg.h>
+ * The other tests show that the model can fail: without any one of the client rules it finds a
+ * violation. One thread, one private server. */
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
-
 #include "group_model.h"
+#include "support/case.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -33,8 +29,7 @@ static int close_group(void **state) {
     return 0;
 }
 
-static void careful_clients_never_share_a_value(void **state) {
-    (void)state;
+CASE(careful_clients_never_share_a_value) {
     uint64_t schedules = play_many(&model.play, CAREFUL, 1000);
     printf("%" PRIu64 " schedules: held %" PRIu64 ", nested %" PRIu64 ", busy %" PRIu64
            ", lost %" PRIu64 ", released %" PRIu64 ", resent %" PRIu64 ", late %" PRIu64
@@ -48,27 +43,16 @@ static void careful_clients_never_share_a_value(void **state) {
     assert_true(model.tally.forced > 0 && model.tally.java > 0);
 }
 
-static void without_not_after_it_goes_wrong(void **state) {
-    (void)state;
+CASE(without_not_after_it_goes_wrong) {
     play_until_wrong(&model.play, WITHOUT_NOT_AFTER);
 }
 
-static void hasty_clients_go_wrong(void **state) {
-    (void)state;
+CASE(hasty_clients_go_wrong) {
     play_until_wrong(&model.play, HASTY);
 }
 
-static void forgetful_clients_go_wrong(void **state) {
-    (void)state;
+CASE(forgetful_clients_go_wrong) {
     play_until_wrong(&model.play, FORGETFUL);
 }
 
-int main(void) {
-    static const struct CMUnitTest tests[] = {
-        cmocka_unit_test(careful_clients_never_share_a_value),
-        cmocka_unit_test(without_not_after_it_goes_wrong),
-        cmocka_unit_test(hasty_clients_go_wrong),
-        cmocka_unit_test(forgetful_clients_go_wrong),
-    };
-    return cmocka_run_group_tests_name("group_model", tests, open_group, close_group);
-}
+RUN_CASES(open_group, close_group)

@@ -8,15 +8,9 @@
  * A lease that the script has written ends between the row's begin and its last look, plus the
  * lease; one that was there before, to the millisecond. One thread, one server for the whole
  * group of tests. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "group.h"
 #include "group_rows.h"
+#include "support/case.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -31,8 +25,8 @@ static const struct grant grants[] = {
     {"group_acquire", KEYS, ON_CHANNEL, LOOKS "hdel pttl hset pexpire hkeys publish spublish"},
     {"group_release", KEYS, ON_CHANNEL, LOOKS "hdel pttl hset pexpire publish spublish"},
     {"group_renew", KEYS, "", LOOKS "hdel pttl hset pexpire"},
-    {"group_force", KEYS, ON_CHANNEL, LOOKS "hdel publish spublish"},
-    {"group_look", KEYS, "", LOOKS "pttl"},
+    {"group_break", KEYS, ON_CHANNEL, LOOKS "hdel publish spublish"},
+    {"group_inspect", KEYS, "", LOOKS "pttl"},
 };
 enum { GRANTS = sizeof grants / sizeof *grants };
 
@@ -163,7 +157,7 @@ static bool group_row_plays(redisContext *connection, const struct group_row *ro
     struct span span = {.begin_ms = server_time_ms(stage->server)};
     const char *after = row->after != NULL ? row->after : row->before;
     prepare(row, span.begin_ms);
-    listener_heard(stage->listener);
+    listener_received(stage->listener);
     if (!call_fits(connection, row, row->reply, after, span, why))
         return false;
     if (!heard_fits(stage->listener, row->heard, why))
@@ -173,7 +167,7 @@ static bool group_row_plays(redisContext *connection, const struct group_row *ro
     char detail[WHY];
     if (!call_fits(connection, row, reply, row->resent != NULL ? row->resent : after, span, detail))
         return differs(why, "sent again: %.400s", detail);
-    const char *heard = listener_heard(stage->listener);
+    const char *heard = listener_received(stage->listener);
     return heard[0] == '\0' || differs(why, "sent again, it published '%s'", heard);
 }
 
@@ -195,8 +189,7 @@ static void assert_row_plays(redisContext *user, const struct group_row *row) {
 }
 
 /* A user that may write fields, but not when they end, leaves none. */
-static void acquire_without_the_right_to_a_lease_leaves_nothing(void **state) {
-    (void)state;
+CASE(acquire_without_the_right_to_a_lease_leaves_nothing) {
     static const struct group_row row = {"acquire",
                                          "absent",
                                          NULL,
@@ -208,13 +201,12 @@ static void acquire_without_the_right_to_a_lease_leaves_nothing(void **state) {
     redisFree(user);
 }
 
-static void U46_released_but_nobody_told(void **state) {
-    (void)state;
+CASE(U46_released_but_not_notified) {
     static const struct group_row rows[] = {
         {"release", "A=me*1+5000 /5000", NULL, "group_release",
          GROUP " , 0 me 30000 1 publish " GROUP_CHANNEL " A", .reply = "2 0", .after = "absent",
          .resent_reply = "-1 0"},
-        {"break", "A=me*1+5000 /5000", NULL, "group_force",
+        {"break", "A=me*1+5000 /5000", NULL, "group_break",
          GROUP " , 0 publish " GROUP_CHANNEL " " GROUP_CHANNEL " broken: A me", .reply = "2 -1",
          .after = "absent", .resent_reply = "0 0"},
     };
@@ -228,8 +220,7 @@ static void U46_released_but_nobody_told(void **state) {
 }
 
 /* A batch that the user may not renew at all is an error, not keys of a wrong type. */
-static void renew_reports_other_errors_as_errors(void **state) {
-    (void)state;
+CASE(renew_reports_other_errors_as_errors) {
     static const struct group_row row = {"renew",       "A=me*1+5000 /5000",       NULL,
                                          "group_renew", GROUP " , 0 30000 me 1 A", .reply = "!"};
     redisContext *user = connect_new_user(stage, "poorer", grant_of(row.script), "hlen");
@@ -268,8 +259,7 @@ static int64_t call_with_many(const char *script, const char *line) {
 
 /* A thousand values, which is the most, in one call of each script; and taken over from an owner
  * whose lease has ended, with all that it left. */
-static void a_thousand_values(void **state) {
-    (void)state;
+CASE(a_thousand_values) {
     cmd_ok(stage->server, "FLUSHALL");
     assert_int_equal(call_with_many("group_acquire", "0 me 1 0 publish " GROUP_CHANNEL), 1);
     cmd_ok(stage->server, "DEL " GROUP);
@@ -277,7 +267,7 @@ static void a_thousand_values(void **state) {
     assert_int_equal(call_with_many("group_acquire", "0 me 60000 1 publish " GROUP_CHANNEL), 1);
     assert_int_equal(call_with_many("group_acquire", "0 you 60000 0 publish " GROUP_CHANNEL), 0);
     assert_int_equal(call_with_many("group_renew", "0 90000 me 1000"), 1);
-    assert_int_equal(call_with_many("group_look", "0 me"), MANY);
+    assert_int_equal(call_with_many("group_inspect", "0 me"), MANY);
     assert_int_equal(call_with_many("group_release", "0 me 60000 2 publish " GROUP_CHANNEL), 0);
     assert_int_equal(cmd_int(stage->server, "HLEN " GROUP), 3 * MANY);
     freeReplyObject(cmd(stage->server, "EVAL %s 1 " GROUP,
@@ -288,17 +278,16 @@ static void a_thousand_values(void **state) {
     assert_int_equal(cmd_int(stage->server, "HLEN " GROUP), 3 * MANY);
     assert_int_equal(call_with_many("group_release", "0 you 60000 1 publish " GROUP_CHANNEL), 1);
     assert_int_equal(cmd_int(stage->server, "EXISTS " GROUP), 0);
-    listener_heard(stage->listener);
+    listener_received(stage->listener);
 }
 
 /* ---- Out of memory -------------------------------------------------------------------------- */
 
 /* Nobody can take; what was taken can be kept and given back. */
-static void U38_out_of_memory(void **state) {
-    (void)state;
+CASE(U38_out_of_memory) {
     redisContext *admin = connect_as(stage->server, NULL, NULL);
     static const struct group_row row = {
-        "before", "A=me*2+50000 B=me*2+50000 /50000", NULL, "group_look", "", .reply = ""};
+        "before", "A=me*2+50000 B=me*2+50000 /50000", NULL, "group_inspect", "", .reply = ""};
     prepare(&row, server_time_ms(stage->server));
     use_up_memory();
     assert_code(admin, "group_acquire", GROUP " , 0 you 30000 0 publish " GROUP_CHANNEL " C",
@@ -310,22 +299,14 @@ static void U38_out_of_memory(void **state) {
     assert_code(admin, "group_release", GROUP " , 0 me 90000 1 publish " GROUP_CHANNEL " A B", "1");
     assert_int_equal(cmd_int(stage->server, "EXISTS " GROUP), 0);
     free_up_memory();
-    listener_heard(stage->listener);
+    listener_received(stage->listener);
     redisFree(admin);
 }
 
 /* ---- All of them ---------------------------------------------------------------------------- */
 
 int main(void) {
-    static const struct CMUnitTest others[] = {
-        cmocka_unit_test(acquire_without_the_right_to_a_lease_leaves_nothing),
-        cmocka_unit_test(U46_released_but_nobody_told),
-        cmocka_unit_test(renew_reports_other_errors_as_errors),
-        cmocka_unit_test(a_thousand_values),
-        cmocka_unit_test(U38_out_of_memory),
-    };
     struct table table = {
-        .name = "group_scripts",
         .channel = GROUP_CHANNEL,
         .grants = grants,
         .grant_count = GRANTS,
@@ -333,5 +314,5 @@ int main(void) {
         .head = head_of,
         .plays = plays,
     };
-    return group_run(&table, others, sizeof others / sizeof *others);
+    return group_run(&table);
 }

@@ -8,15 +8,9 @@
  * A lease that the script has written ends between the row's begin and its last look, plus the
  * lease; one that was there before, to the millisecond. One thread, one server for the whole
  * group. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "group.h"
 #include "permits_rows.h"
+#include "support/case.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -180,7 +174,7 @@ static bool permits_row_plays(redisContext *connection, const struct permits_row
                               char why[WHY]) {
     struct span span = {.begin_ms = server_time_ms(stage->server)};
     prepare(row, span.begin_ms);
-    listener_heard(stage->listener);
+    listener_received(stage->listener);
     if (!call_fits(connection, row, row->reply, row->after, span, why))
         return false;
     if (!heard_fits(stage->listener, row->heard, why))
@@ -191,7 +185,7 @@ static bool permits_row_plays(redisContext *connection, const struct permits_row
     char detail[WHY];
     if (!call_fits(connection, row, reply, adds ? row->resent : row->after, span, detail))
         return differs(why, "sent again: %.400s", detail);
-    const char *heard = listener_heard(stage->listener);
+    const char *heard = listener_received(stage->listener);
     return adds || heard[0] == '\0' || differs(why, "sent again, it published '%s'", heard);
 }
 
@@ -207,8 +201,7 @@ static bool plays(redisContext *user, size_t i, char why[WHY]) {
 /* ---- Rights --------------------------------------------------------------------------------- */
 
 /* A user that may write ids but not pay for them leaves none. */
-static void acquire_without_the_right_to_pay_leaves_nothing(void **state) {
-    (void)state;
+CASE(acquire_without_the_right_to_pay_leaves_nothing) {
     static const struct permits_row row = {"unpaid",
                                            "2",
                                            NULL,
@@ -224,8 +217,7 @@ static void acquire_without_the_right_to_pay_leaves_nothing(void **state) {
     redisFree(user);
 }
 
-static void U46_released_but_nobody_told(void **state) {
-    (void)state;
+CASE(U46_released_but_not_notified) {
     static const struct permits_row rows[] = {
         {"release", "1 : a+5000", NULL, "permits_release",
          PERMITS " " TAKEN " , 0 any publish " PERMITS_CHANNEL " " PERMIT_A, .reply = "2 1",
@@ -246,8 +238,7 @@ static void U46_released_but_nobody_told(void **state) {
 }
 
 /* A batch that the user may not renew at all is an error, not a set of keys of a wrong type. */
-static void renew_reports_other_errors_as_errors(void **state) {
-    (void)state;
+CASE(renew_reports_other_errors_as_errors) {
     static const struct permits_row row = {
         "renew",      "1 : a+5000",         NULL, "permits_renew", TAKEN " , 0 30000 " PERMIT_A,
         .reply = "!", .after = "1 : a+5000"};
@@ -294,8 +285,7 @@ static void assert_reclaimed(int number, int of) {
 
 /* Ten thousand permits have ended: every script works, takes back no more than 500 (or what it
  * needs), and counts right all the same. */
-static void U50_ten_thousand_ended(void **state) {
-    (void)state;
+CASE(U50_ten_thousand_ended) {
     enum { MANY = 10000, BOUND = 500 };
     static const char one_id[] = PERMITS " " TAKEN " , 0 publish " PERMITS_CHANNEL " " PERMIT_A;
 
@@ -330,7 +320,7 @@ static void U50_ten_thousand_ended(void **state) {
     assert_answers("permits_release",
                    PERMITS " " TAKEN " , 0 all publish " PERMITS_CHANNEL " " PERMIT_A, 1, 1);
     assert_reclaimed(2 * BOUND, MANY);
-    listener_heard(stage->listener);
+    listener_received(stage->listener);
 
     /* What has to be waited for lies behind them: then there is no wait. */
     take_ended(MANY);
@@ -340,8 +330,7 @@ static void U50_ten_thousand_ended(void **state) {
 }
 
 /* A thousand at once, which is the most: taken in one call, paid for once, returned in one call. */
-static void a_thousand_at_once(void **state) {
-    (void)state;
+CASE(a_thousand_at_once) {
     enum { MANY = 1000, FIXED = 9 };
     static char ids[MANY][ID_LEN + 1];
     const char *argv[FIXED + MANY];
@@ -378,14 +367,13 @@ static void a_thousand_at_once(void **state) {
     freeReplyObject(reply);
     assert_int_equal(cmd_int(stage->server, "GET " PERMITS), 1500);
     assert_int_equal(cmd_int(stage->server, "EXISTS " TAKEN), 0);
-    listener_heard(stage->listener);
+    listener_received(stage->listener);
 }
 
 /* ---- Out of memory -------------------------------------------------------------------------- */
 
 /* Nobody can take; what was taken can be kept and given back, and what ended comes back. */
-static void U38_out_of_memory(void **state) {
-    (void)state;
+CASE(U38_out_of_memory) {
     redisContext *admin = connect_as(stage->server, NULL, NULL);
     int64_t now_ms = server_time_ms(stage->server);
     cmd_ok(stage->server, "FLUSHALL");
@@ -406,27 +394,18 @@ static void U38_out_of_memory(void **state) {
     assert_int_equal(cmd_int(stage->server, "GET " PERMITS), 3);
     assert_int_equal(cmd_int(stage->server, "EXISTS " TAKEN), 0);
     free_up_memory();
-    listener_heard(stage->listener);
+    listener_received(stage->listener);
     redisFree(admin);
 }
 
 /* ---- All of them ---------------------------------------------------------------------------- */
 
 int main(void) {
-    static const struct CMUnitTest others[] = {
-        cmocka_unit_test(acquire_without_the_right_to_pay_leaves_nothing),
-        cmocka_unit_test(U46_released_but_nobody_told),
-        cmocka_unit_test(renew_reports_other_errors_as_errors),
-        cmocka_unit_test(U50_ten_thousand_ended),
-        cmocka_unit_test(a_thousand_at_once),
-        cmocka_unit_test(U38_out_of_memory),
-    };
-    struct table table = {.name = "permits_scripts",
-                          .channel = PERMITS_CHANNEL,
+    struct table table = {.channel = PERMITS_CHANNEL,
                           .grants = grants,
                           .grant_count = GRANTS,
                           .row_count = permits_row_count,
                           .head = head_of,
                           .plays = plays};
-    return group_run(&table, others, sizeof others / sizeof *others);
+    return group_run(&table);
 }

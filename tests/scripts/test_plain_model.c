@@ -1,17 +1,13 @@
-/* Random schedules of the plain lock: nobody may ever hold it with another, and nothing may stay
- * held for nobody. The world is in plain_model.c.
+/* Random schedules of the plain lock: no two owners ever hold it together, and no owner that
+ * gave it up keeps it. The world is in plain_model.c.
  *
- * The other tests show that the model can fail: for each rule that clients keep to, it finds what
- * comes of leaving it out. They play the same schedules every time. One thread, one private
- * server. */
-#include <setjmp.h>
-#include <stdarg.h>
+ * The other tests show that the model can fail: without any one of the client rules it finds a
+ * violation. They use the same schedules every time. One thread, one private server. */
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
-
 #include "plain_model.h"
+#include "support/case.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -40,8 +36,7 @@ static void assert_eventful(const struct model_tally *t) {
     assert_true(t->forced > 0 && t->expired > 0 && t->java_held > 0);
 }
 
-static void careful_clients_never_share_the_lock(void **state) {
-    (void)state;
+CASE(careful_clients_never_share_the_lock) {
     uint64_t schedules = play_many(model_play(model), CAREFUL, 3000);
     const struct model_tally *t = model_tally(model);
     printf("%" PRIu64 " schedules, %" PRIu64 " scripts: held %" PRIu64 ", re-entered %" PRIu64
@@ -53,27 +48,16 @@ static void careful_clients_never_share_the_lock(void **state) {
     assert_eventful(t);
 }
 
-static void without_not_after_it_goes_wrong(void **state) {
-    (void)state;
+CASE(without_not_after_it_goes_wrong) {
     play_until_wrong(model_play(model), WITHOUT_NOT_AFTER);
 }
 
-static void hasty_clients_go_wrong(void **state) {
-    (void)state;
+CASE(hasty_clients_go_wrong) {
     play_until_wrong(model_play(model), HASTY);
 }
 
-static void unsettled_clients_go_wrong(void **state) {
-    (void)state;
+CASE(unsettled_clients_go_wrong) {
     play_until_wrong(model_play(model), UNSETTLED);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(careful_clients_never_share_the_lock),
-        cmocka_unit_test(without_not_after_it_goes_wrong),
-        cmocka_unit_test(hasty_clients_go_wrong),
-        cmocka_unit_test(unsettled_clients_go_wrong),
-    };
-    return cmocka_run_group_tests_name("plain_model", tests, open_group, close_group);
-}
+RUN_CASES(open_group, close_group)

@@ -7,15 +7,9 @@
  * out of memory.
  *
  * One thread, one server for the whole group; each row starts by emptying it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "group.h"
 #include "plain_rows.h"
+#include "support/case.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -28,11 +22,11 @@ static const struct grant grants[] = {
     {"plain_acquire", "~thelock", "", "time pttl hmget hset pexpire del"},
     {"plain_release", "~thelock", "&" CHANNEL,
      "time hmget exists pttl pexpire hset del publish spublish"},
-    {"plain_force", "~thelock", "&" CHANNEL, "time hmget del publish spublish"},
+    {"plain_break", "~thelock", "&" CHANNEL, "time hmget del publish spublish"},
     {"fenced_acquire", "~thelock ~thetoken", "", "time pttl hmget get incrby hset pexpire del"},
     {"fenced_extend", "~thelock ~thetoken", "", "time hexists get incrby pttl pexpire"},
     {"renew", "~thelock ~second ~third", "", "time hexists pttl pexpire"},
-    {"look", "~thelock ~second ~third", "", "time pttl"},
+    {"poll_batch", "~thelock ~second ~third", "", "time pttl"},
 };
 enum { GRANTS = sizeof grants / sizeof *grants };
 
@@ -52,13 +46,12 @@ static bool plays(redisContext *user, size_t i, char why[WHY]) {
 
 /* ---- Rights --------------------------------------------------------------------------------- */
 
-static void U45_key_pattern_too_narrow(void **state) {
-    (void)state;
+CASE(U45_key_pattern_too_narrow) {
     static const struct row rows[] = {
         {"acquire", NULL, "plain_acquire", "thelock , 0 me 30000 0", "!NOPERM", .after = {ABSENT}},
         {"release", "HSET thelock me 1; PEXPIRE thelock 5000", "plain_release",
          "thelock , 0 me 30000 1 publish " CHANNEL, "!NOPERM", .after = {{LOCK, "me=1", 5000}}},
-        {"force", "HSET thelock me 1; PEXPIRE thelock 5000", "plain_force",
+        {"break", "HSET thelock me 1; PEXPIRE thelock 5000", "plain_break",
          "thelock , 0 me publish " CHANNEL, "!NOPERM", .after = {{LOCK, "me=1", 5000}}},
         {"renew", "HSET thelock me 1; PEXPIRE thelock 5000", "renew", "thelock , 0 30000 me",
          "!NOPERM", .after = {{LOCK, "me=1", 5000}}},
@@ -73,13 +66,12 @@ static void U45_key_pattern_too_narrow(void **state) {
 }
 
 /* No right to the channel, or no right to publish at all: the lock is free, and the reply says that
- * nobody was told. */
-static void U46_released_but_nobody_told(void **state) {
-    (void)state;
+ * nobody was notified. */
+CASE(U46_released_but_not_notified) {
     static const struct row rows[] = {
         {"release", "HSET thelock me 1; PEXPIRE thelock 5000", "plain_release",
          "thelock , 0 me 30000 1 publish " CHANNEL, "2 0", .after = {ABSENT}},
-        {"force", "HSET thelock me 1; PEXPIRE thelock 5000", "plain_force",
+        {"break", "HSET thelock me 1; PEXPIRE thelock 5000", "plain_break",
          "thelock , 0 me publish " CHANNEL, "2 0", .after = {ABSENT}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -101,8 +93,7 @@ static void U46_released_but_nobody_told(void **state) {
 }
 
 /* The same for who leaves out what is usual. */
-static void U46_released_as_usual_but_nobody_told(void **state) {
-    (void)state;
+CASE(U46_released_with_defaults_but_not_notified) {
     static const struct row row = {"release",       "HSET thelock me 1; PEXPIRE thelock 5000",
                                    "plain_release", "thelock , 0 me",
                                    "2 0",           .after = {ABSENT}};
@@ -112,8 +103,7 @@ static void U46_released_as_usual_but_nobody_told(void **state) {
 }
 
 /* A user that may write a lock but not set its lease leaves no lock for ever. */
-static void acquire_without_the_right_to_expire_leaves_nothing(void **state) {
-    (void)state;
+CASE(acquire_without_the_right_to_expire_leaves_nothing) {
     static const struct row row = {
         "acquire", NULL, "plain_acquire", "thelock , 0 me 30000 0", "!", .after = {ABSENT}};
     redisContext *user = connect_new_user(stage, "poorer", grant_of(row.script), "pexpire");
@@ -122,8 +112,7 @@ static void acquire_without_the_right_to_expire_leaves_nothing(void **state) {
 }
 
 /* A batch that the user may not renew at all is an error, not a set of locks of a wrong type. */
-static void renew_reports_other_errors_as_errors(void **state) {
-    (void)state;
+CASE(renew_reports_other_errors_as_errors) {
     static const struct row row = {"renew", "HSET thelock me 1; PEXPIRE thelock 5000",
                                    "renew", "thelock , 0 30000 me",
                                    "!",     .after = {{LOCK, "me=1", 5000}}};
@@ -136,8 +125,7 @@ static void renew_reports_other_errors_as_errors(void **state) {
 
 /* Not after means that the millisecond itself is still in time. Whether a call hits it is chance,
  * so calls are made until one does. */
-static void not_after_includes_its_own_millisecond(void **state) {
-    (void)state;
+CASE(not_after_includes_its_own_millisecond) {
     struct server *server = stage->server;
     redisContext *user = user_of("plain_acquire");
     cmd_ok(server, "FLUSHALL");
@@ -157,8 +145,7 @@ static void not_after_includes_its_own_millisecond(void **state) {
 }
 
 /* A server without a clock of its own begins in 1970: the time alone could be taken for any number. */
-static void before_2001_nothing_is_answered_by_the_time_alone(void **state) {
-    (void)state;
+CASE(before_2001_nothing_is_answered_by_the_time_alone) {
     static const char *const scripts[] = {"plain_acquire", "plain_release"};
     struct server *server = stage->server;
     redisContext *user = connect_as(server, NULL, NULL);
@@ -176,8 +163,7 @@ static void before_2001_nothing_is_answered_by_the_time_alone(void **state) {
 }
 
 /* The whole of C005: three acquires with a lease, two releases, and what the last one leaves. */
-static void C005_partial_release_keeps_the_explicit_lease(void **state) {
-    (void)state;
+CASE(C005_partial_release_keeps_the_explicit_lease) {
     static const char *const acquires[] = {"thelock , 0 me 10000 0", "thelock , 0 me 10000 1",
                                            "thelock , 0 me 10000 2"};
     static const char *const releases[] = {"thelock , 0 me 10000 3 publish " CHANNEL,
@@ -223,8 +209,7 @@ static int64_t draw_token(const char *call) {
 
 /* A counter that is not there, or behind, goes on from the server's time in microseconds, to the digit,
  * and so ahead of all it has ever been; also while the lock is held. It never expires. */
-static void U75_lost_counter_goes_on_from_the_time(void **state) {
-    (void)state;
+CASE(U75_lost_counter_continues_from_the_time) {
     struct server *server = stage->server;
     int64_t last = 0;
     cmd_ok(server, "FLUSHALL");
@@ -247,10 +232,9 @@ static void U75_lost_counter_goes_on_from_the_time(void **state) {
 
 /* ---- Out of memory -------------------------------------------------------------------------- */
 
-/* The server holds more than it may and evicts nothing: whoever holds can give back and renew,
+/* The server holds more than it may and evicts nothing: the client that holds can give back and renew,
  * down to the last level; nobody can take, and nothing is left of the attempt. */
-static void U38_out_of_memory(void **state) {
-    (void)state;
+CASE(U38_out_of_memory) {
     static const struct {
         const char *script;
         const char *call;
@@ -264,7 +248,7 @@ static void U38_out_of_memory(void **state) {
         {"renew", "thelock , 0 60000 me", "1", "2"},
         {"plain_release", "thelock , 0 me 30000 2 publish " CHANNEL, "0", "1"},
         {"plain_release", "thelock , 0 me 30000 1 publish " CHANNEL, "1", NULL},
-        {"plain_force", "third , 0 me publish " CHANNEL, "1", NULL},
+        {"plain_break", "third , 0 me publish " CHANNEL, "1", NULL},
     };
     struct server *server = stage->server;
     redisContext *user = connect_as(server, NULL, NULL);
@@ -273,7 +257,7 @@ static void U38_out_of_memory(void **state) {
     cmd_ok(server, "PEXPIRE thelock 40000");
     cmd_ok(server, "HSET third me 1");
     use_up_memory();
-    listener_heard(stage->listener);
+    listener_received(stage->listener);
 
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         assert_code(user, steps[i].script, steps[i].call, steps[i].reply);
@@ -286,14 +270,13 @@ static void U38_out_of_memory(void **state) {
         free(count);
     }
     assert_int_equal(cmd_int(server, "DBSIZE"), 0);
-    assert_string_equal(listener_heard(stage->listener), "publish 0, publish 0");
+    assert_string_equal(listener_received(stage->listener), "publish 0, publish 0");
     free_up_memory();
     redisFree(user);
 }
 
 /* A server out of memory cannot refuse a nested release even when the lease needs no raising. */
-static void U38_nested_release_with_a_longer_ttl(void **state) {
-    (void)state;
+CASE(U38_nested_release_with_a_longer_ttl) {
     struct server *server = stage->server;
     redisContext *user = connect_as(server, NULL, NULL);
     cmd_ok(server, "FLUSHALL");
@@ -313,25 +296,11 @@ static void U38_nested_release_with_a_longer_ttl(void **state) {
 /* ---- All of them ---------------------------------------------------------------------------- */
 
 int main(void) {
-    static const struct CMUnitTest others[] = {
-        cmocka_unit_test(U45_key_pattern_too_narrow),
-        cmocka_unit_test(U46_released_but_nobody_told),
-        cmocka_unit_test(U46_released_as_usual_but_nobody_told),
-        cmocka_unit_test(acquire_without_the_right_to_expire_leaves_nothing),
-        cmocka_unit_test(renew_reports_other_errors_as_errors),
-        cmocka_unit_test(not_after_includes_its_own_millisecond),
-        cmocka_unit_test(before_2001_nothing_is_answered_by_the_time_alone),
-        cmocka_unit_test(C005_partial_release_keeps_the_explicit_lease),
-        cmocka_unit_test(U75_lost_counter_goes_on_from_the_time),
-        cmocka_unit_test(U38_out_of_memory),
-        cmocka_unit_test(U38_nested_release_with_a_longer_ttl),
-    };
-    struct table table = {.name = "plain_scripts",
-                          .channel = CHANNEL,
+    struct table table = {.channel = CHANNEL,
                           .grants = grants,
                           .grant_count = GRANTS,
                           .row_count = plain_row_count + fenced_row_count,
                           .head = head_of,
                           .plays = plays};
-    return group_run(&table, others, sizeof others / sizeof *others);
+    return group_run(&table);
 }

@@ -1,17 +1,11 @@
-/* Random schedules of a lock of five servers: nobody ever holds it with another, tokens grow, and whoever
+/* Random schedules of a lock of five servers: nobody ever holds it with another, tokens grow, and the client that
  * was robbed of its hold finds out. The world is in quorum_model.c.
  *
  * The other tests show that the model can fail: for each rule that clients keep to, and each assumption
  * about servers and clocks, it finds what comes of leaving it out. They play the same schedules every
  * time. One thread, five private servers. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "quorum_model.h"
+#include "support/case.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -43,8 +37,7 @@ static void assert_eventful(const struct quorum_tally *t) {
     assert_true(t->deleted > 0 && t->stolen > 0);
 }
 
-static void careful_clients_never_share_the_lock(void **state) {
-    (void)state;
+CASE(careful_clients_never_share_the_lock) {
     uint64_t schedules = play_many(quorum_model_play(model), CAREFUL, 200);
     const struct quorum_tally *t = quorum_model_tally(model);
     printf("%" PRIu64 " schedules, %" PRIu64 " scripts: held %" PRIu64 ", refilled %" PRIu64
@@ -59,8 +52,7 @@ static void careful_clients_never_share_the_lock(void **state) {
 }
 
 #define GOES_WRONG(name, discipline)                                                               \
-    static void name(void **state) {                                                               \
-        (void)state;                                                                               \
+    CASE(name) {                                                                                   \
         play_until_wrong(quorum_model_play(model), discipline);                                    \
     }
 
@@ -71,29 +63,11 @@ GOES_WRONG(with_hasty_clients, HASTY)
 GOES_WRONG(without_the_drift_allowance, WITHOUT_ALLOWANCE)
 GOES_WRONG(with_a_majority_of_those_that_answer, OF_THOSE_THAT_ANSWER)
 GOES_WRONG(with_breaks_that_are_made_up_for, MADE_UP)
-GOES_WRONG(with_a_guard_shorter_than_leases, SHORT_GUARD)
+GOES_WRONG(with_proofs_that_outlast_the_guard, BEYOND_THE_GUARD)
 GOES_WRONG(with_clocks_at_different_speeds, CLOCKS_OFF)
 GOES_WRONG(with_the_largest_token_of_the_votes, LARGEST_OF_VOTES)
 GOES_WRONG(with_tokens_drawn_one_by_one, BY_ONE)
 GOES_WRONG(with_tokens_of_young_servers, DRAWN_YOUNG)
 GOES_WRONG(with_server_clocks_far_apart, CLOCKS_APART)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(careful_clients_never_share_the_lock),
-        cmocka_unit_test(without_the_restart_guard),
-        cmocka_unit_test(with_leases_from_the_reply),
-        cmocka_unit_test(without_not_after),
-        cmocka_unit_test(with_hasty_clients),
-        cmocka_unit_test(without_the_drift_allowance),
-        cmocka_unit_test(with_a_majority_of_those_that_answer),
-        cmocka_unit_test(with_breaks_that_are_made_up_for),
-        cmocka_unit_test(with_a_guard_shorter_than_leases),
-        cmocka_unit_test(with_clocks_at_different_speeds),
-        cmocka_unit_test(with_the_largest_token_of_the_votes),
-        cmocka_unit_test(with_tokens_drawn_one_by_one),
-        cmocka_unit_test(with_tokens_of_young_servers),
-        cmocka_unit_test(with_server_clocks_far_apart),
-    };
-    return cmocka_run_group_tests_name("quorum_model", tests, open_group, close_group);
-}
+RUN_CASES(open_group, close_group)

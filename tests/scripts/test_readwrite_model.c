@@ -1,16 +1,13 @@
-/* Random schedules of the read/write lock: nobody may ever write beside another, and nothing may
- * stay held for nobody. The world is in readwrite_model.c.
+/* Random schedules of the read/write lock: no owner ever writes beside another, and no owner
+ * that gave it up keeps it. The world is in readwrite_model.c.
  *
- * The other tests show that the model can fail: for rules that clients keep to, it finds what comes
- * of leaving them out. They play the same schedules every time. One thread, one private server. */
-#include <setjmp.h>
-#include <stdarg.h>
+ * The other tests show that the model can fail: without certain client rules it finds a
+ * violation. They use the same schedules every time. One thread, one private server. */
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
-
 #include "readwrite_model.h"
+#include "support/case.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -39,8 +36,7 @@ static void assert_eventful(const struct rw_tally *t) {
     assert_true(t->broken > 0 && t->expired > 0 && t->java_held > 0);
 }
 
-static void careful_clients_never_write_beside_another(void **state) {
-    (void)state;
+CASE(careful_clients_never_write_beside_another) {
     uint64_t schedules = play_many(rw_model_play(model), RW_CAREFUL, 1000);
     const struct rw_tally *t = rw_model_tally(model);
     printf("%" PRIu64 " schedules, %" PRIu64 " scripts: read %" PRIu64 ", written %" PRIu64
@@ -52,21 +48,12 @@ static void careful_clients_never_write_beside_another(void **state) {
     assert_eventful(t);
 }
 
-static void without_not_after_it_goes_wrong(void **state) {
-    (void)state;
+CASE(without_not_after_it_goes_wrong) {
     play_until_wrong(rw_model_play(model), RW_WITHOUT_NOT_AFTER);
 }
 
-static void without_keeping_reads_fresh_it_goes_wrong(void **state) {
-    (void)state;
+CASE(without_keeping_reads_fresh_it_goes_wrong) {
     play_until_wrong(rw_model_play(model), RW_STALE);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(careful_clients_never_write_beside_another),
-        cmocka_unit_test(without_not_after_it_goes_wrong),
-        cmocka_unit_test(without_keeping_reads_fresh_it_goes_wrong),
-    };
-    return cmocka_run_group_tests_name("readwrite_model", tests, open_group, close_group);
-}
+RUN_CASES(open_group, close_group)

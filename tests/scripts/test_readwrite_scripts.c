@@ -6,15 +6,9 @@
  * missing does, what happens when the server is out of memory, and names with braces of their own.
  *
  * One thread, one server for the whole group; each row starts by emptying it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "group.h"
 #include "readwrite_rows.h"
+#include "support/case.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +25,7 @@ static const struct grant grants[] = {
     {"write_acquire", KEYS, "", "time pttl hset pexpire hmget del"},
     {"write_release", KEYS, "&" RW_CHANNEL,
      "time hmget exists pttl pexpire hset hdel hgetall del publish spublish"},
-    {"readwrite_force", KEYS, "&" RW_CHANNEL, "time hmget exists del publish spublish"},
+    {"readwrite_break", KEYS, "&" RW_CHANNEL, "time hmget exists del publish spublish"},
 };
 enum { GRANTS = sizeof grants / sizeof *grants };
 
@@ -47,8 +41,7 @@ static bool plays(redisContext *user, size_t i, char why[WHY]) {
 /* ---- Rights --------------------------------------------------------------------------------- */
 
 /* Rights to the lock alone are not enough for readers, whose keys lie beside it. */
-static void U45_no_right_to_the_readers_keys(void **state) {
-    (void)state;
+CASE(U45_no_right_to_the_readers_keys) {
     static const struct row row = {
         "acquire",        NULL, "read_acquire", "thelock , 0 me 30000 0 publish " RW_CHANNEL, "!",
         .after = {ABSENT}};
@@ -59,8 +52,7 @@ static void U45_no_right_to_the_readers_keys(void **state) {
     redisFree(user);
 }
 
-static void U46_released_but_nobody_told(void **state) {
-    (void)state;
+CASE(U46_released_but_not_notified) {
     static const struct row rows[] = {
         {"unread",
          "HSET thelock mode read me 1; PEXPIRE thelock 5000; SET " HOLD("me", 1) " 1 PX 5000",
@@ -72,8 +64,8 @@ static void U46_released_but_nobody_told(void **state) {
          "HSET thelock mode write me:write 1 me 1; PEXPIRE thelock 5000; SET " HOLD("me",
                                                                                     1) " 1 PX 4000",
          "write_release", "thelock , 0 me:write 30000 1 publish " RW_CHANNEL, "2 0",
-         .after = {{LOCK, "me=1 mode=read", 5000}, {HOLD("me", 1), "string 1", 4000}}},
-        {"break", "HSET thelock mode read me 1; PEXPIRE thelock 5000", "readwrite_force",
+         .after = {{LOCK, "me=1 mode=read", 4000}, {HOLD("me", 1), "string 1", 4000}}},
+        {"break", "HSET thelock mode read me 1; PEXPIRE thelock 5000", "readwrite_break",
          "thelock , 0 me read publish " RW_CHANNEL, "2 0", .after = {ABSENT}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
@@ -86,8 +78,7 @@ static void U46_released_but_nobody_told(void **state) {
 }
 
 /* A user that may write a lock but not set its lease leaves no lock, and no key, for ever. */
-static void acquire_without_the_right_to_expire_leaves_nothing(void **state) {
-    (void)state;
+CASE(acquire_without_the_right_to_expire_leaves_nothing) {
     static const struct row rows[] = {
         {"read", NULL, "read_acquire", "thelock , 0 me 30000 0 publish " RW_CHANNEL, "!",
          .after = {ABSENT, {HOLD("me", 1), NULL, 0}}},
@@ -102,10 +93,9 @@ static void acquire_without_the_right_to_expire_leaves_nothing(void **state) {
 
 /* ---- Out of memory -------------------------------------------------------------------------- */
 
-/* The server holds more than it may and evicts nothing: whoever holds can give back and renew, down
+/* The server holds more than it may and evicts nothing: the client that holds can give back and renew, down
  * to the last level; nobody can take, and nothing is left of the attempt. */
-static void U38_out_of_memory(void **state) {
-    (void)state;
+CASE(U38_out_of_memory) {
     static const struct {
         const char *script;
         const char *call;
@@ -143,8 +133,7 @@ static void U38_out_of_memory(void **state) {
 /* ---- Names and numbers ---------------------------------------------------------------------- */
 
 /* A name with a brace, balanced or not, is its own tag. */
-static void names_with_braces(void **state) {
-    (void)state;
+CASE(names_with_braces) {
     struct server *server = stage->server;
     redisContext *user = connect_as(server, NULL, NULL);
     cmd_ok(server, "FLUSHALL");
@@ -163,8 +152,7 @@ static void names_with_braces(void **state) {
 }
 
 /* Ten thousand readers, half of them dead: one release looks at all of them and drops the dead. */
-static void many_readers(void **state) {
-    (void)state;
+CASE(many_readers) {
     struct server *server = stage->server;
     redisContext *user = connect_as(server, NULL, NULL);
     cmd_ok(server, "FLUSHALL");
@@ -181,6 +169,21 @@ static void many_readers(void **state) {
     assert_true(pttl(server, LOCK) <= 60000);
     assert_code(user, "read_renew", "thelock , 0 90000 U:2", "1");
     assert_code(user, "read_renew", "thelock , 0 90000 U:3", "0");
+    redisFree(user);
+}
+
+/* Each count could be one, but all of them together are more than a server should look at. */
+CASE(more_levels_than_can_be_inspected) {
+    struct server *server = stage->server;
+    redisContext *user = connect_as(server, NULL, NULL);
+    cmd_ok(server, "FLUSHALL");
+    cmd_ok(server, "EVAL %s 1 thelock",
+           "redis.call('hset', KEYS[1], 'mode', 'read', 'me', 1) "
+           "redis.call('set', '{thelock}:me:rwlock_timeout:1', 1, 'px', 90000) "
+           "for i = 1, 11 do redis.call('hset', KEYS[1], 'U:' .. i, 99999) end");
+    assert_code(user, "read_release", "thelock , 0 me 1 publish x", "WRO");
+    assert_int_equal(cmd_int(server, "HLEN thelock"), 13);
+    assert_true(key_exists(server, "{thelock}:me:rwlock_timeout:1"));
     redisFree(user);
 }
 
@@ -224,8 +227,7 @@ static void count_at_depth(redisContext *user, int depth, long long *ret_acquire
 
 /* A level more or less costs the server the same, however many there are already; but for the two
  * commands that raise leases, which are not needed within the millisecond. */
-static void nested_reads_cost_the_same_at_any_depth(void **state) {
-    (void)state;
+CASE(nested_reads_cost_the_same_at_any_depth) {
     long long acquire, release, deep_acquire, deep_release;
     redisContext *user = connect_as(stage->server, NULL, NULL);
     count_at_depth(user, 10, &acquire, &release);
@@ -240,21 +242,11 @@ static void nested_reads_cost_the_same_at_any_depth(void **state) {
 /* ---- All of them ---------------------------------------------------------------------------- */
 
 int main(void) {
-    static const struct CMUnitTest others[] = {
-        cmocka_unit_test(U45_no_right_to_the_readers_keys),
-        cmocka_unit_test(U46_released_but_nobody_told),
-        cmocka_unit_test(acquire_without_the_right_to_expire_leaves_nothing),
-        cmocka_unit_test(U38_out_of_memory),
-        cmocka_unit_test(names_with_braces),
-        cmocka_unit_test(many_readers),
-        cmocka_unit_test(nested_reads_cost_the_same_at_any_depth),
-    };
-    struct table table = {.name = "readwrite_scripts",
-                          .channel = RW_CHANNEL,
+    struct table table = {.channel = RW_CHANNEL,
                           .grants = grants,
                           .grant_count = GRANTS,
                           .row_count = readwrite_row_count,
                           .head = head_of,
                           .plays = plays};
-    return group_run(&table, others, sizeof others / sizeof *others);
+    return group_run(&table);
 }

@@ -3,13 +3,7 @@
  *
  * The other tests show that the model can fail: for each rule that clients keep to it finds what comes of
  * leaving it out. They play the same schedules every time. One thread, no server. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
+#include "support/case.h"
 #include "zk_model.h"
 
 #include <inttypes.h>
@@ -37,8 +31,7 @@ static void assert_eventful(const struct zk_tally *t) {
     assert_true(t->paused > 0 && t->cut > 0 && t->died > 0 && t->held_up > 0);
 }
 
-static void careful_clients_never_share_the_lock(void **state) {
-    (void)state;
+CASE(careful_clients_never_share_the_lock) {
     uint64_t schedules = play_many(zk_model_play(model), ZK_CAREFUL, 1000);
     const struct zk_tally *t = zk_model_tally(model);
     printf("%" PRIu64 " schedules: held %" PRIu64 ", by an event %" PRIu64 ", proved first %" PRIu64
@@ -54,23 +47,13 @@ static void careful_clients_never_share_the_lock(void **state) {
 }
 
 #define GOES_WRONG(name, discipline)                                                               \
-    static void name(void **state) {                                                               \
-        (void)state;                                                                               \
+    CASE(name) {                                                                                   \
         play_until_wrong(zk_model_play(model), discipline);                                        \
     }
 
 GOES_WRONG(with_pings_as_proof, ZK_PINGS_AS_PROOF)
 GOES_WRONG(with_three_quarters_from_the_last_heartbeat, ZK_FROM_HEARTBEAT)
-GOES_WRONG(with_packets_that_had_not_arrived, ZK_FROM_PACKETS)
+GOES_WRONG(with_a_leader_that_is_counted_on, ZK_FROM_PACKETS)
 GOES_WRONG(without_sync, ZK_WITHOUT_SYNC)
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(careful_clients_never_share_the_lock),
-        cmocka_unit_test(with_pings_as_proof),
-        cmocka_unit_test(with_three_quarters_from_the_last_heartbeat),
-        cmocka_unit_test(with_packets_that_had_not_arrived),
-        cmocka_unit_test(without_sync),
-    };
-    return cmocka_run_group_tests_name("zk_model", tests, open_group, close_group);
-}
+RUN_CASES(open_group, close_group)

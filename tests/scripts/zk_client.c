@@ -1,6 +1,6 @@
-/* The clients of zk_model.h: they acquire, hold for a while and release, by the rules of the engine, and
- * look at their clock every few ms. A client that is paused does nothing, and hears nothing either; that
- * it believes to hold the lock goes on. */
+/* The clients of zk_model.h: they acquire, hold for a while and release, by the rules of the
+ * engine, and check their clock every few ms. A paused client does nothing and receives nothing; it
+ * still believes that it holds the lock. */
 #include "zk_world.h"
 
 #include "support/wait.h"
@@ -28,7 +28,7 @@ static int good_until_ms(const struct zk_model *m, const struct client *c) {
     case ZK_FROM_PACKETS:
         return c->known_ms + TIMEOUT_MS;
     default:
-        return (int)hfi_zk_good_until_ms(&c->trust);
+        return (int)c->trust.good_until_ms;
     }
 }
 
@@ -38,13 +38,12 @@ bool believes(struct zk_model *m, int client) {
 }
 
 static void was_committed(struct zk_model *m, struct client *c, int sent_ms) {
-    hfi_zk_trust_committed(&c->trust, sent_ms, m->play.now);
+    hfi_zk_validity_committed(&c->trust, m->play.now);
     c->committed_ms = larger(c->committed_ms, sent_ms);
     c->known_ms = larger(c->known_ms, latest_packet_before(c, sent_ms));
 }
 
-static void was_connected(struct zk_model *m, struct client *c, int sent_ms) {
-    hfi_zk_trust_connected(&c->trust, TIMEOUT_MS, sent_ms, m->play.now);
+static void was_connected(struct client *c, int sent_ms) {
     c->committed_ms = larger(c->committed_ms, sent_ms);
     c->known_ms = larger(c->known_ms, sent_ms);
     c->packets_len = 0;
@@ -148,6 +147,7 @@ static void go_on(struct zk_model *m, int client) {
     case PROVING:
         c->state = WAITING;
         ask_for(m, client, LIST, 0);
+        ask_for(m, client, CHECK, c->node);
         break;
     case HOLDING:
         check(m, client);
@@ -165,11 +165,13 @@ static void connected(struct zk_model *m, int client, const struct message *mess
     bool same = message->session == c->session;
     c->connected = true;
     c->session = message->session;
-    if (!same) {
-        c->trust = (struct hfi_zk_trust){0};
+    if (same) {
+        hfi_zk_validity_connected(&c->trust, TIMEOUT_MS, message->sent_ms);
+    } else {
+        hfi_zk_validity_begin(&c->trust, TIMEOUT_MS, 1000, message->sent_ms);
         c->known_ms = c->committed_ms = c->answered_ms = 0;
     }
-    was_connected(m, c, message->sent_ms);
+    was_connected(c, message->sent_ms);
     if (same)
         go_on(m, client);
     else if (c->state != IDLE)
@@ -301,7 +303,6 @@ void at_client(struct zk_model *m, const struct event *event) {
         return;
     }
     c->answered_ms = larger(c->answered_ms, message->sent_ms);
-    hfi_zk_trust_answered(&c->trust, message->sent_ms, m->play.now);
     heard(m, event->who, message);
 }
 
@@ -312,9 +313,16 @@ void client_closed(struct zk_model *m, const struct event *event) {
 
 /* ---- What it does by itself ------------------------------------------------------------------- */
 
-static int heartbeat_at_ms(const struct zk_model *m, const struct client *c) {
-    return m->discipline == ZK_CAREFUL ? (int)hfi_zk_heartbeat_at_ms(&c->trust)
-                                       : c->committed_ms + QUARTER_MS;
+/* Whether it goes by the library's arithmetic. */
+static bool counts_handshakes(const struct zk_model *m) {
+    return m->discipline == ZK_CAREFUL || m->discipline == ZK_WITHOUT_SYNC;
+}
+
+/* The session has to be proved by another handshake, and nothing is on its way. */
+static bool renews(const struct zk_model *m, const struct client *c) {
+    bool idle = c->state == IDLE && m->play.now < c->act_ms;
+    return counts_handshakes(m) && c->asked_len == 0 && !idle &&
+           m->play.now >= hfi_zk_prove_at_ms(&c->trust);
 }
 
 static int last_packet_ms(const struct client *c) {
@@ -329,7 +337,8 @@ static void do_what_is_due(struct zk_model *m, int client) {
         give_back(m, client);
     else if (c->state == IDLE && now_ms >= c->act_ms)
         begin_acquire(m, client);
-    else if (wants_proof && c->checking_since_ms == 0 && now_ms >= heartbeat_at_ms(m, c))
+    else if (wants_proof && c->checking_since_ms == 0 && !counts_handshakes(m) &&
+             now_ms >= c->committed_ms + QUARTER_MS)
         check(m, client);
     else if (!wants_proof && now_ms - last_packet_ms(c) >= PATIENCE_MS)
         ask_for(m, client, PING, 0);
@@ -339,6 +348,8 @@ static void connect_somewhere(struct zk_model *m, int client) {
     struct client *c = &m->clients[client];
     c->connection = ensemble_connect(m, client);
     c->checking_since_ms = 0;
+    if (counts_handshakes(m) && hfi_zk_is_spent(&c->trust, m->play.now))
+        c->session = 0;
     ask_for(m, client, CONNECT, 0);
 }
 
@@ -349,6 +360,8 @@ void client_timer(struct zk_model *m, const struct event *event) {
     schedule(m, m->play.now + 20 + (int)roll(&m->play, 20), TIMER, event->who);
     look_at_clock(m, event->who);
     if (c->asked_len > 0 && m->play.now - c->asked_ms[0] > PATIENCE_MS)
+        drop_connection(m, event->who);
+    if (c->connected && renews(m, c))
         drop_connection(m, event->who);
     if (c->connection == 0)
         connect_somewhere(m, event->who);

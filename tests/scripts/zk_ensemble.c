@@ -33,9 +33,9 @@ int ensemble_connect(struct zk_model *m, int client) {
 
 /* What the follower has of it is gone, and so is what is on its way; requests that were forwarded are
  * not. */
-void ensemble_close(struct zk_model *m, int connection, bool told) {
+void ensemble_close(struct zk_model *m, int connection, bool notified) {
     struct connection *c = &m->connections[connection];
-    if (c->open && told)
+    if (c->open && notified)
         schedule(m, m->play.now + some_delay(m, 0, 0), CLOSED, c->client)->connection = connection;
     c->open = false;
     c->pending_len = 0;
@@ -109,7 +109,8 @@ static void pump(struct zk_model *m, int connection) {
 
 static void forward(struct zk_model *m, int follower, struct event *event) {
     struct follower *f = &m->followers[follower];
-    event->at_ms = f->to_leader_ms = larger(f->to_leader_ms, event->at_ms + some_delay(m, 60, 300));
+    event->at_ms = f->to_leader_ms =
+        larger(f->to_leader_ms, event->at_ms + some_delay(m, 60, TIMEOUT_MS / 2));
     event->epoch = f->epoch;
 }
 
@@ -173,7 +174,8 @@ static void come_back(struct zk_model *m, int follower) {
 
 void follower_reports(struct zk_model *m, const struct event *event) {
     struct follower *f = &m->followers[event->who];
-    schedule(m, m->play.now + m->half_tick_ms, REPORT, event->who);
+    int next_ms = chance(m, 4) ? (int)roll(&m->play, 2 * TIMEOUT_MS) : m->half_tick_ms;
+    schedule(m, m->play.now + next_ms, REPORT, event->who);
     if ((f->cut || f->dead) && m->play.now >= f->away_until_ms)
         come_back(m, event->who);
     for (int i = 1; i < m->sessions_len; i++) {
@@ -325,10 +327,10 @@ static void lose_follower(struct zk_model *m, bool dies) {
     f->away_until_ms = m->play.now + TIMEOUT_MS / 2 + (int)roll(&m->play, 3 * TIMEOUT_MS);
     m->tally.cut += !dies;
     m->tally.died += dies;
-    bool told = chance(m, 2);
+    bool notified = chance(m, 2);
     for (int i = 1; dies && i < m->connections_len; i++)
         if (m->connections[i].follower == which)
-            ensemble_close(m, i, told);
+            ensemble_close(m, i, notified);
 }
 
 void trouble(struct zk_model *m) {

@@ -65,7 +65,7 @@ static void begin(struct zk_model *m) {
     m->events_len = m->zxid = m->nodes_len = m->sessions_len = m->uuids = 0;
     m->connections_len = 0;
     m->order = 0;
-    /* T is two ticks at least, and what a follower does every half tick it does in time */
+    /* T is two ticks at least */
     m->half_tick_ms = TIMEOUT_MS / (4 + (int)roll(&m->play, 8)) - 1;
     memset(m->clients, 0, sizeof m->clients);
     ensemble_begin(m);

@@ -2,10 +2,10 @@
  * and messages between them that take their time.
  *
  * A follower answers pings and reads by itself, from what it has applied so far, and reports to the
- * leader every half tick whom it has heard. The leader ends a session it has not heard of for T.
+ * leader whom it has heard: every half tick, unless the leader stands still. The leader ends a session it has not heard of for T.
  * Followers lag, are cut off from the leader without a sign, or die; connections break with requests and
  * answers in them; packets are held up; clients are paused. Three clients keep to the rules of the
- * engine; how long they trust a hold is the library's own arithmetic (zk/trust.h). After every event the
+ * engine; how long they trust a hold is the library's own arithmetic (zk/session/session_validity.h). After every event the
  * world is judged: one holder, and never two nodes of one acquire. */
 #ifndef HF_TEST_ZK_MODEL_H
 #define HF_TEST_ZK_MODEL_H
@@ -18,8 +18,8 @@ enum zk_discipline {
 
     ZK_PINGS_AS_PROOF, /* whatever was answered proves that the session lives */
     ZK_FROM_HEARTBEAT, /* three quarters of T from the last committed heartbeat */
-    ZK_FROM_PACKETS,   /* a packet counts from when it was sent, answered in time or not */
-    ZK_WITHOUT_SYNC,   /* looks for what a lost answer has left wherever it comes back to */
+    ZK_FROM_PACKETS, /* the latest packet a quarter of T before what was committed has been reported */
+    ZK_WITHOUT_SYNC, /* looks for what a lost answer has left wherever it comes back to */
 };
 
 struct zk_model;

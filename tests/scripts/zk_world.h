@@ -5,7 +5,7 @@
 
 #include "zk_model.h"
 
-#include "zk/trust.h"
+#include "zk/session/session_validity.h"
 
 #define TIMEOUT_MS 2000 /* T */
 
@@ -103,9 +103,9 @@ struct client {
     bool only_before, settling;
     int act_ms, paused_until_ms, checking_since_ms;
     int asked_ms[PENDING_MAX], asked_len; /* when what is unanswered was sent */
-    struct hfi_zk_trust trust;
+    struct hfi_zk_validity trust;
 
-    /* For those who know better. */
+    /* For clients that know better. */
     int committed_ms, answered_ms, known_ms;
     int packets_ms[PACKETS_MAX], packets_len;
 };
@@ -139,7 +139,7 @@ struct event *schedule(struct zk_model *m, int at_ms, enum event_kind kind, int 
 
 void ensemble_begin(struct zk_model *m);
 int ensemble_connect(struct zk_model *m, int client); /* a connection to one of the followers */
-void ensemble_close(struct zk_model *m, int connection, bool told);
+void ensemble_close(struct zk_model *m, int connection, bool notified);
 void at_follower(struct zk_model *m, const struct event *event);
 void at_leader(struct zk_model *m, const struct event *event);
 void follower_applies(struct zk_model *m, const struct event *event);

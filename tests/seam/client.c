@@ -10,11 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define HANG_MS 30000
-
 /* ---- Hooks ---- */
 
-/* The dispatcher is whoever has the notice: nothing here waits. */
+/* The dispatcher is the caller that has the notice: nothing here waits. */
 static void dispatch(void *arg, struct hfi_notice *notice) {
     (void)arg;
     notice->run(notice);
@@ -30,8 +28,8 @@ static bool trouble(void *arg, const struct hfi_kind *kind, const char *name, si
     return true;
 }
 
-static void tell(void *arg, const struct hfi_kind *kind, const char *name, size_t name_len,
-                 const char *owner, const hf_event *event) {
+static void run_callbacks(void *arg, const struct hfi_kind *kind, const char *name, size_t name_len,
+                          const char *owner, const hf_event *event) {
     struct client *client = arg;
     (void)kind;
     (void)owner;
@@ -88,10 +86,11 @@ struct client *client_open(int64_t session_ms) {
     core->pid = getpid();
     core->cmd_timeout_ms = 1000;
     core->watchdog_ms = session_ms;
+    core->watchdog_trusted_ms = session_ms;
     memcpy(core->id, "00000000-0000-4000-8000-000000000000", sizeof core->id);
     core->hooks = (struct hfi_core_hooks){.dispatch = dispatch,
                                           .trouble = trouble,
-                                          .tell = tell,
+                                          .run_callbacks = run_callbacks,
                                           .retain = retain,
                                           .forget = forget,
                                           .changed = changed,
@@ -116,7 +115,7 @@ void client_close(struct client *client) {
     if (!wait_until(is_idle, client, HANG_MS))
         support_die("operations do not end");
     atomic_store(&client->stop, true);
-    hfi_exec_nudge(&client->keeper);
+    hfi_exec_wake(&client->keeper);
     pthread_join(client->thread, NULL);
     hfi_core_clear(core);
     core->engine->ops->free(core->engine);
@@ -150,7 +149,7 @@ int client_run(struct client *client, const struct request *request, hf_result *
     hfi_op_begin(op);
     while (!hfi_op_is_complete(op))
         if (!hfi_exec_run(&exec))
-            args.kind->ops->attend(op->call);
+            args.kind->ops->drive(op->call);
     hfi_exec_run(&exec);
     int err = op->work->result.code;
     if (ret != NULL)
@@ -161,11 +160,11 @@ int client_run(struct client *client, const struct request *request, hf_result *
 }
 
 struct hf_op *client_start(struct client *client, const struct request *request,
-                           void (*told)(void *user, const hf_result *result), void *user) {
+                           void (*on_result)(void *user, const hf_result *result), void *user) {
     struct hfi_op_args args = args_of(request);
     args.lane = HFI_LANE_KEEPER;
     args.exec = &client->keeper;
-    args.told = told;
+    args.on_result = on_result;
     args.user = user;
     struct hf_op *op = hfi_op_new(&client->core, &args);
     assert(op != NULL);
@@ -198,8 +197,8 @@ int64_t client_left_ms(struct client *client, const char *name) {
     return left_ms;
 }
 
-unsigned client_told(struct client *client, hf_event_kind kind, const char *name,
-                     int64_t *ret_at_ms, const char **ret_reason) {
+unsigned client_reported(struct client *client, hf_event_kind kind, const char *name,
+                         int64_t *ret_at_ms, const char **ret_reason) {
     unsigned times = 0;
     pthread_mutex_lock(&client->mtx);
     for (size_t i = 0; i < client->events_len; i++) {

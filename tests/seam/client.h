@@ -2,7 +2,7 @@
 #ifndef HF_TEST_SEAM_CLIENT_H
 #define HF_TEST_SEAM_CLIENT_H
 
-#include "core/op.h"
+#include "core/op/op.h"
 #include "seam/memory.h"
 
 #define CLIENT_EVENTS_MAX 64
@@ -18,7 +18,7 @@ struct client {
     atomic_int unfinished; /* operations whose memory is in use */
     atomic_uint changes;   /* as the core told */
 
-    pthread_mutex_t mtx; /* guards what was told of trouble */
+    pthread_mutex_t mtx; /* guards what was reported of trouble */
     struct {
         hf_event_kind kind;
         char name[32];
@@ -42,16 +42,16 @@ struct request {
 };
 /* Runs it on this thread, as a synchronous call does. `ret` may be NULL. */
 int client_run(struct client *client, const struct request *request, hf_result *ret);
-/* Starts it on the keeper. `told` is called there. Unreference the task when done with it. */
+/* Starts it on the keeper. `on_result` is called there. Unreference the task when done with it. */
 struct hf_op *client_start(struct client *client, const struct request *request,
-                           void (*told)(void *user, const hf_result *result), void *user);
+                           void (*on_result)(void *user, const hf_result *result), void *user);
 
 int client_acquire(struct client *client, const char *name, int64_t lease_ms);
 int client_release(struct client *client, const char *name, hf_result *ret);
 /* Milliseconds until its deadline; 0: not held. */
 int64_t client_left_ms(struct client *client, const char *name);
-/* How often such trouble was told of this name; when and why it was last. */
-unsigned client_told(struct client *client, hf_event_kind kind, const char *name,
-                     int64_t *ret_at_ms, const char **ret_reason);
+/* How often such trouble was reported of this name; when and why it was last. */
+unsigned client_reported(struct client *client, hf_event_kind kind, const char *name,
+                         int64_t *ret_at_ms, const char **ret_reason);
 
 #endif

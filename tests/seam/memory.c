@@ -2,13 +2,14 @@
  * The engine in memory.
  *
  * What the nodes keep, and the calls and renewals that wait for something, are guarded by `mtx`. A
- * call runs on its task's executor; whoever changes a node posts to those that wait, and each tries
+ * call runs on its task's executor; the caller that changes a node posts to those that wait, and each tries
  * again by itself. Renewals and news are the keeper's.
  */
 #include "seam/memory_internal.h"
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "engine/observe.h"
 #include "support/wait.h"
 
 #include <assert.h>
@@ -207,7 +208,7 @@ static void settle(struct hfi_call *call) {
     begin(call, settle_locked);
 }
 
-static void attend(struct hfi_call *call) {
+static void drive(struct hfi_call *call) {
     hfi_exec_sleep(call->task->exec);
 }
 
@@ -218,7 +219,7 @@ static const struct hfi_call_ops lock_ops = {.call_size = sizeof(struct state),
                                              .settle = settle,
                                              .step = step,
                                              .cancel = cancel,
-                                             .attend = attend};
+                                             .drive = drive};
 
 static const struct hfi_call_ops leaseless_ops = {.call_size = sizeof(struct state),
                                                   .acquire = acquire,
@@ -226,7 +227,7 @@ static const struct hfi_call_ops leaseless_ops = {.call_size = sizeof(struct sta
                                                   .settle = settle,
                                                   .step = step,
                                                   .cancel = cancel,
-                                                  .attend = attend};
+                                                  .drive = drive};
 
 const struct hfi_kind memory_lock = {.name = "lock",
                                      .ops = &lock_ops,
@@ -329,9 +330,9 @@ static const struct hfi_kind *find_kind(struct hfi_engine *engine, hf_kind kind,
     return kind == HF_PLAIN && flags == 0 ? &memory_lock : NULL;
 }
 
-static const struct hfi_kind *find_thing(struct hfi_engine *engine, enum hfi_thing thing) {
+static const struct hfi_kind *find_thing(struct hfi_engine *engine, enum hfi_object object) {
     (void)engine;
-    (void)thing;
+    (void)object;
     return NULL;
 }
 
@@ -349,8 +350,9 @@ static const void *node_of(struct hfi_engine *engine, const struct hfi_kind *kin
     return memory_node(memory_of(engine), name, name_len);
 }
 
-static void tell_news_to(struct hfi_engine *engine, const struct hfi_news *news) {
-    memory_of(engine)->news = news;
+static void set_engine_events(struct hfi_engine *engine,
+                              const struct hfi_engine_events *engine_events) {
+    memory_of(engine)->engine_events = engine_events;
 }
 
 static void stop(struct hfi_engine *engine) {
@@ -369,12 +371,15 @@ static void free_engine(struct hfi_engine *engine) {
     free(memory);
 }
 
+static const struct hfi_observe_ops observe_ops; /* it offers nothing of it */
+
 static const struct hfi_engine_ops memory_ops = {.kind = find_kind,
-                                                 .thing = find_thing,
+                                                 .object = find_thing,
                                                  .settle_until_ms = settle_until_ms,
                                                  .renew = renew,
                                                  .node_of = node_of,
-                                                 .tell_news_to = tell_news_to,
+                                                 .set_engine_events = set_engine_events,
+                                                 .observe = &observe_ops,
                                                  .stop = stop,
                                                  .free = free_engine};
 

@@ -74,39 +74,39 @@ struct message {
     struct hfi_scope scope;
     const char *reason;
     int64_t reach_ms;
-    sem_t told;
+    sem_t notified;
 };
 
 static void tell(struct hfi_alarm *alarm) {
     struct message *message = HFI_CONTAINER(alarm, struct message, alarm);
-    const struct hfi_news *news = message->memory->news;
+    const struct hfi_engine_events *engine_events = message->memory->engine_events;
     struct hfi_proof proof = memory_proof(message->memory, message->reach_ms);
     proof.valid_until_ms = proof.promised_until_ms; /* of leases it knows nothing */
     switch (message->what) {
     case LOST:
-        news->lost(news->arg, &message->scope, message->reason);
+        engine_events->lost(engine_events->arg, &message->scope, message->reason);
         break;
     case DOUBTED:
-        news->doubted(news->arg, &message->scope);
+        engine_events->doubted(engine_events->arg, &message->scope);
         break;
     case PROVED:
-        news->proved(news->arg, &message->scope, &proof);
+        engine_events->proved(engine_events->arg, &message->scope, &proof);
         break;
     case RECONNECTED:
-        news->reconnected(news->arg, &message->scope);
+        engine_events->reconnected(engine_events->arg, &message->scope);
         break;
     }
-    sem_post(&message->told);
+    sem_post(&message->notified);
 }
 
 static void tell_and_wait(struct memory *memory, struct message *message) {
     message->memory = memory;
     message->alarm.fire = tell;
-    sem_init(&message->told, 0, 0);
+    sem_init(&message->notified, 0, 0);
     hfi_alarm_set(memory->keeper, &message->alarm, hfi_now_ms());
-    while (sem_wait(&message->told) != 0)
+    while (sem_wait(&message->notified) != 0)
         continue;
-    sem_destroy(&message->told);
+    sem_destroy(&message->notified);
 }
 
 void memory_end_session(struct memory *memory, int node) {

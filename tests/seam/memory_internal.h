@@ -22,7 +22,7 @@ struct memory {
     struct hfi_engine base;
     struct hfi_exec *keeper;
     int64_t session_ms;
-    const struct hfi_news *news;
+    const struct hfi_engine_events *engine_events;
     atomic_bool unplanned;           /* proofs name no time for the next one */
     struct hfi_link silent_renewals; /* the keeper's */
 
@@ -35,7 +35,7 @@ struct memory {
 struct node *memory_node(struct memory *memory, const char *name, size_t len);
 /* With `mtx` locked: NULL, if it is not held. */
 struct record *memory_record(struct memory *memory, const char *name, size_t name_len);
-/* Whoever waits tries again. The same. */
+/* A waiter tries again. The same. */
 void memory_wake(struct memory *memory);
 /* What it proves now. */
 struct hfi_proof memory_proof(const struct memory *memory, int64_t lease_ms);

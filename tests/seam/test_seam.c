@@ -1,28 +1,24 @@
 /*
  * The seam: the real core on an engine that is not Redis.
  *
- * The engine (memory.h) keeps holds for as long as a session, knows of no leases, and has three
- * nodes of which any can fall silent. What counts: the core keeps, extends, ends and loses holds by
- * what the engine proves and tells, at once where it tells for certain; a silent node delays nobody
- * else's renewals; and what a kind does not offer is refused with words.
+ * The engine (memory.h) keeps holds for as long as a session, has no leases, and has three nodes,
+ * any of which can fall silent. The checks: the core keeps, extends, ends and loses holds by the
+ * engine's proofs and events, at once if an event is certain; a silent node delays no other node's
+ * renewals; and an operation that a kind does not offer is refused with an error text.
  */
 #include "seam/client.h"
 
+#include "support/case.h"
 #include "support/wait.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
-#define HANG_MS 60000
 #define LONG_MS 60000 /* a session whose next proof is far away */
 #define OWNER_1 "00000000-0000-4000-8000-000000000000:1"
 
-/* ---- Waiting for what is told ---- */
+/* ---- Waiting for what is reported ---- */
 
 struct expected {
     struct client *client;
@@ -31,14 +27,14 @@ struct expected {
     unsigned number;
 };
 
-static bool was_told(void *arg) {
+static bool was_notified(void *arg) {
     const struct expected *e = arg;
-    return client_told(e->client, e->kind, e->name, NULL, NULL) > 0;
+    return client_reported(e->client, e->kind, e->name, NULL, NULL) > 0;
 }
 
-static void wait_told(struct client *client, hf_event_kind kind, const char *name) {
+static void wait_notified(struct client *client, hf_event_kind kind, const char *name) {
     struct expected expected = {.client = client, .kind = kind, .name = name};
-    assert_true(wait_until(was_told, &expected, HANG_MS));
+    assert_true(wait_until(was_notified, &expected, HANG_MS));
 }
 
 static bool is_free(void *arg) {
@@ -69,8 +65,7 @@ static bool is_unanswered(void *arg) {
 
 /* ---- Holding ---- */
 
-static void a_hold_is_acquired_nested_and_released(void **state) {
-    (void)state;
+CASE(a_hold_is_acquired_nested_and_released) {
     struct client *client = client_open(LONG_MS);
     hf_result result;
     assert_int_equal(client_acquire(client, "a0", HF_WATCHDOG), HF_OK);
@@ -84,8 +79,7 @@ static void a_hold_is_acquired_nested_and_released(void **state) {
     client_close(client);
 }
 
-static void another_owner_waits_for_it(void **state) {
-    (void)state;
+CASE(another_owner_waits_for_it) {
     struct client *client = client_open(LONG_MS);
     struct request other = {
         .verb = &hfi_verb_acquire, .name = "a0", .owner = 2, .wait_ms = HANG_MS};
@@ -99,16 +93,14 @@ static void another_owner_waits_for_it(void **state) {
     assert_int_equal(client_release(client, "a0", NULL), HF_OK);
     other.verb = &hfi_verb_release; /* takes its turn behind the acquire */
     int err;
-    while ((err = client_run(client, &other, NULL)) == HF_ENOTOWNER)
-        sleep_ms(1); /* not even begun */
+    assert_true(WAIT_FOR((err = client_run(client, &other, NULL)) != HF_ENOTOWNER, HANG_MS));
     assert_int_equal(err, HF_OK);
     hfi_task_unref(&op->task);
     client_close(client);
 }
 
 /* The proofs reach 4.5 s, and it is held for longer. */
-static void renewals_keep_a_hold(void **state) {
-    (void)state;
+CASE(renewals_keep_a_hold) {
     struct client *client = client_open(ENDURING_MS);
     int64_t since_ms = now_ms();
     assert_int_equal(client_acquire(client, "a0", HF_WATCHDOG), HF_OK);
@@ -116,7 +108,7 @@ static void renewals_keep_a_hold(void **state) {
     assert_true(wait_until(was_renewed, &fourth, HANG_MS));
     assert_true(now_ms() - since_ms > ENDURING_MS);
     assert_true(wait_until(was_changed, &fourth, HANG_MS));
-    assert_int_equal(client_told(client, HF_EVENT_LOST, "a0", NULL, NULL), 0);
+    assert_int_equal(client_reported(client, HF_EVENT_LOST, "a0", NULL, NULL), 0);
     assert_int_equal(client_release(client, "a0", NULL), HF_OK);
     client_close(client);
 }
@@ -124,36 +116,33 @@ static void renewals_keep_a_hold(void **state) {
 /* ---- Two times ---- */
 
 /* The server would keep it for as long as the session. */
-static void a_lease_ends_a_hold_that_is_proved_for_longer(void **state) {
-    (void)state;
+CASE(a_lease_ends_a_hold_that_is_proved_for_longer) {
     struct client *client = client_open(LONG_MS);
-    int64_t since_ms = now_ms(), told_ms;
+    int64_t since_ms = now_ms(), notified_ms;
     assert_int_equal(client_acquire(client, "a0", 200), HF_OK);
-    wait_told(client, HF_EVENT_LOST, "a0");
-    client_told(client, HF_EVENT_LOST, "a0", &told_ms, NULL);
-    assert_true(told_ms - since_ms >= 200);
+    wait_notified(client, HF_EVENT_LOST, "a0");
+    client_reported(client, HF_EVENT_LOST, "a0", &notified_ms, NULL);
+    assert_true(notified_ms - since_ms >= 200);
     wait_free(client, "a0"); /* let go: nothing ends there by itself */
     assert_int_equal(client_release(client, "a0", NULL), HF_ELOST);
     client_close(client);
 }
 
-static void a_lease_is_kept_up_beyond_the_proof_and_ends(void **state) {
-    (void)state;
+CASE(a_lease_is_kept_up_beyond_the_proof_and_ends) {
     const int64_t lease_ms = ENDURING_MS + 1000;
     struct client *client = client_open(ENDURING_MS);
-    int64_t since_ms = now_ms(), told_ms;
+    int64_t since_ms = now_ms(), notified_ms;
     assert_int_equal(client_acquire(client, "a0", lease_ms), HF_OK);
     assert_true(client_left_ms(client, "a0") <= ENDURING_MS);
-    wait_told(client, HF_EVENT_LOST, "a0");
-    client_told(client, HF_EVENT_LOST, "a0", &told_ms, NULL);
-    assert_true(told_ms - since_ms >= lease_ms);
+    wait_notified(client, HF_EVENT_LOST, "a0");
+    client_reported(client, HF_EVENT_LOST, "a0", &notified_ms, NULL);
+    assert_true(notified_ms - since_ms >= lease_ms);
     assert_true(memory_renewals(client->memory, 0) >= 1);
     wait_free(client, "a0");
     client_close(client);
 }
 
-static void an_extension_raises_the_promise(void **state) {
-    (void)state;
+CASE(an_extension_raises_the_promise) {
     struct client *client = client_open(LONG_MS);
     struct request extend = {.verb = &hfi_verb_extend, .name = "a0", .lease_ms = 30000};
     assert_int_equal(client_acquire(client, "a0", 10000), HF_OK);
@@ -172,8 +161,7 @@ static void an_extension_raises_the_promise(void **state) {
 
 /* ---- Loss ---- */
 
-static void a_session_that_ends_is_told_at_once(void **state) {
-    (void)state;
+CASE(a_session_that_ends_is_reported_at_once) {
     struct client *client = client_open(LONG_MS);
     const char *reason;
     hf_result result;
@@ -182,10 +170,10 @@ static void a_session_that_ends_is_told_at_once(void **state) {
     assert_int_equal(client_acquire(client, "a1", HF_WATCHDOG), HF_OK);
     memory_end_session(client->memory, 0);
     /* told when that returns: nothing was renewed for it */
-    assert_int_equal(client_told(client, HF_EVENT_LOST, "a0", NULL, &reason), 1);
+    assert_int_equal(client_reported(client, HF_EVENT_LOST, "a0", NULL, &reason), 1);
     assert_string_equal(reason, "the session is over");
-    assert_int_equal(client_told(client, HF_EVENT_LOST, "b0", NULL, NULL), 1);
-    assert_int_equal(client_told(client, HF_EVENT_LOST, "a1", NULL, NULL), 0);
+    assert_int_equal(client_reported(client, HF_EVENT_LOST, "b0", NULL, NULL), 1);
+    assert_int_equal(client_reported(client, HF_EVENT_LOST, "a1", NULL, NULL), 0);
     assert_int_equal(memory_renewals(client->memory, 0), 0);
     assert_true(atomic_load(&client->changes) >= 2);
     assert_int_equal(client_release(client, "a0", &result), HF_ELOST);
@@ -198,14 +186,13 @@ static void a_session_that_ends_is_told_at_once(void **state) {
     client_close(client);
 }
 
-static void one_hold_of_one_owner_is_lost(void **state) {
-    (void)state;
+CASE(one_hold_of_one_owner_is_lost) {
     struct client *client = client_open(LONG_MS);
     assert_int_equal(client_acquire(client, "a0", HF_WATCHDOG), HF_OK);
     assert_int_equal(client_acquire(client, "b0", HF_WATCHDOG), HF_OK);
     memory_take_away(client->memory, "a0", OWNER_1);
-    assert_int_equal(client_told(client, HF_EVENT_LOST, "a0", NULL, NULL), 1);
-    assert_int_equal(client_told(client, HF_EVENT_LOST, "b0", NULL, NULL), 0);
+    assert_int_equal(client_reported(client, HF_EVENT_LOST, "a0", NULL, NULL), 1);
+    assert_int_equal(client_reported(client, HF_EVENT_LOST, "b0", NULL, NULL), 0);
     client_close(client);
 }
 
@@ -222,8 +209,7 @@ static bool is_awaited(void *arg) {
 }
 
 /* The hold ends while a command of its owner is under way: that command hears of it. */
-static void a_loss_reaches_the_command_under_way(void **state) {
-    (void)state;
+CASE(a_loss_reaches_the_command_under_way) {
     struct client *client = client_open(LONG_MS);
     client->core.cmd_timeout_ms = HANG_MS; /* it is still under way, whatever the machine does */
     atomic_int code = 1;
@@ -233,7 +219,7 @@ static void a_loss_reaches_the_command_under_way(void **state) {
     struct hf_op *op = client_start(client, &extend, note_result, &code);
     assert_true(wait_until(is_awaited, client, HANG_MS));
     memory_end_session(client->memory, 1);
-    assert_int_equal(client_told(client, HF_EVENT_LOST, "a1", NULL, NULL), 1);
+    assert_int_equal(client_reported(client, HF_EVENT_LOST, "a1", NULL, NULL), 1);
     memory_silence(client->memory, 1, false);
     assert_true(wait_until(has_result, &code, HANG_MS));
     assert_int_equal(atomic_load(&code), HF_ELOST);
@@ -244,8 +230,7 @@ static void a_loss_reaches_the_command_under_way(void **state) {
 
 /* ---- Doubt and proof ---- */
 
-static void a_doubt_is_verified_by_a_renewal(void **state) {
-    (void)state;
+CASE(a_doubt_is_verified_by_a_renewal) {
     struct client *client = client_open(LONG_MS);
     assert_int_equal(client_acquire(client, "a0", HF_WATCHDOG), HF_OK);
     assert_int_equal(client_acquire(client, "b0", 30000), HF_OK);
@@ -255,15 +240,14 @@ static void a_doubt_is_verified_by_a_renewal(void **state) {
     assert_true(client_left_ms(client, "a0") > 0);
     memory_drop(client->memory, "a0");
     memory_drop(client->memory, "b0");
-    assert_int_equal(client_told(client, HF_EVENT_LOST, "a0", NULL, NULL), 0);
+    assert_int_equal(client_reported(client, HF_EVENT_LOST, "a0", NULL, NULL), 0);
     memory_doubt(client->memory, NULL);
-    wait_told(client, HF_EVENT_LOST, "a0");
-    wait_told(client, HF_EVENT_LOST, "b0"); /* though nothing renews it */
+    wait_notified(client, HF_EVENT_LOST, "a0");
+    wait_notified(client, HF_EVENT_LOST, "b0"); /* though nothing renews it */
     client_close(client);
 }
 
-static void a_connection_made_again_renews_its_node(void **state) {
-    (void)state;
+CASE(a_connection_made_again_renews_its_node) {
     struct client *client = client_open(LONG_MS);
     assert_int_equal(client_acquire(client, "a0", HF_WATCHDOG), HF_OK);
     assert_int_equal(client_acquire(client, "a2", HF_WATCHDOG), HF_OK);
@@ -275,8 +259,7 @@ static void a_connection_made_again_renews_its_node(void **state) {
 }
 
 /* The node answers no renewal, but the engine knows better. */
-static void a_proof_needs_no_renewal(void **state) {
-    (void)state;
+CASE(a_proof_needs_no_renewal) {
     struct client *client = client_open(LONG_MS);
     assert_int_equal(client_acquire(client, "a1", HF_WATCHDOG), HF_OK);
     memory_silence(client->memory, 1, true);
@@ -292,8 +275,7 @@ static void a_proof_needs_no_renewal(void **state) {
 }
 
 /* It did not know at first. */
-static void a_proof_that_names_a_time_is_followed_by_a_renewal(void **state) {
-    (void)state;
+CASE(a_proof_that_names_a_time_is_followed_by_a_renewal) {
     struct client *client = client_open(ENDURING_MS);
     memory_plan(client->memory, false);
     assert_int_equal(client_acquire(client, "a0", HF_WATCHDOG), HF_OK);
@@ -306,8 +288,7 @@ static void a_proof_that_names_a_time_is_followed_by_a_renewal(void **state) {
 }
 
 /* The release is on its way. A proof of less than was promised would be a reason to renew. */
-static void what_is_being_released_is_not_renewed_for_a_proof(void **state) {
-    (void)state;
+CASE(a_hold_being_released_is_not_renewed_for_a_proof) {
     struct client *client = client_open(LONG_MS);
     client->core.cmd_timeout_ms = HANG_MS;
     atomic_int code = 1;
@@ -329,8 +310,7 @@ static void what_is_being_released_is_not_renewed_for_a_proof(void **state) {
 }
 
 /* The engine does not know what each of them was promised. */
-static void a_proof_that_is_far_from_its_end_is_no_warning(void **state) {
-    (void)state;
+CASE(a_proof_that_is_far_from_its_end_is_no_warning) {
     struct client *client = client_open(LONG_MS);
     assert_int_equal(client_acquire(client, "a1", HF_WATCHDOG), HF_OK);
     assert_int_equal(client_acquire(client, "b1", LONG_MS), HF_OK);
@@ -338,15 +318,14 @@ static void a_proof_that_is_far_from_its_end_is_no_warning(void **state) {
     memory_prove(client->memory, 1, LONG_MS / 5); /* what the first has led to is told by now */
     assert_in_range(client_left_ms(client, "a1"), 1, LONG_MS / 5);
     assert_in_range(client_left_ms(client, "b1"), 1, LONG_MS / 5);
-    assert_int_equal(client_told(client, HF_EVENT_WARNING, "a1", NULL, NULL), 0);
-    assert_int_equal(client_told(client, HF_EVENT_WARNING, "b1", NULL, NULL), 0);
+    assert_int_equal(client_reported(client, HF_EVENT_WARNING, "a1", NULL, NULL), 0);
+    assert_int_equal(client_reported(client, HF_EVENT_WARNING, "b1", NULL, NULL), 0);
     client_close(client);
 }
 
 /* ---- Nodes ---- */
 
-static void a_silent_node_delays_nobody_else(void **state) {
-    (void)state;
+CASE(a_silent_node_delays_nobody_else) {
     struct client *client =
         client_open(24000); /* a renewal that is a sixth of it late is a warning */
     assert_int_equal(client_acquire(client, "a0", HF_WATCHDOG), HF_OK);
@@ -355,12 +334,12 @@ static void a_silent_node_delays_nobody_else(void **state) {
     memory_silence(client->memory, 1, true);
     struct expected unanswered = {.client = client};
     assert_true(wait_until(is_unanswered, &unanswered, HANG_MS));
-    wait_told(client, HF_EVENT_LOST, "a1");
+    wait_notified(client, HF_EVENT_LOST, "a1");
     /* those that were due together with it had their answers while it had none */
     assert_true(memory_renewals_beside(client->memory, 2) >= 1);
-    assert_int_equal(client_told(client, HF_EVENT_WARNING, "a1", NULL, NULL), 1);
-    assert_int_equal(client_told(client, HF_EVENT_WARNING, "a0", NULL, NULL), 0);
-    assert_int_equal(client_told(client, HF_EVENT_WARNING, "a2", NULL, NULL), 0);
+    assert_int_equal(client_reported(client, HF_EVENT_WARNING, "a1", NULL, NULL), 1);
+    assert_int_equal(client_reported(client, HF_EVENT_WARNING, "a0", NULL, NULL), 0);
+    assert_int_equal(client_reported(client, HF_EVENT_WARNING, "a2", NULL, NULL), 0);
     assert_true(memory_renewals(client->memory, 0) >= 2);
     assert_true(memory_renewals(client->memory, 2) >= 2);
     assert_int_equal(client_release(client, "a0", NULL), HF_OK);
@@ -369,8 +348,7 @@ static void a_silent_node_delays_nobody_else(void **state) {
 }
 
 /* An acquire of unknown outcome is undone when the node speaks again. */
-static void what_a_silent_node_may_have_granted_is_settled(void **state) {
-    (void)state;
+CASE(a_possible_grant_of_a_silent_node_is_settled) {
     struct client *client = client_open(LONG_MS);
     struct request acquire = {.verb = &hfi_verb_acquire, .name = "a1", .wait_ms = 100};
     memory_silence(client->memory, 1, true);
@@ -393,28 +371,26 @@ static void refused(struct client *client, const struct hfi_verb *verb, int64_t 
     assert_non_null(strstr(result.error.text, words));
 }
 
-static void what_a_kind_does_not_offer_is_refused(void **state) {
-    (void)state;
+CASE(verbs_a_kind_lacks_are_refused) {
     struct client *client = client_open(LONG_MS);
     struct request request = {.kind = &memory_leaseless, .name = "a0"};
-    refused(client, &hfi_verb_acquire, 1000, "no leases");
+    refused(client, &hfi_verb_acquire, 1000, "has no lease");
     request.verb = &hfi_verb_acquire;
     assert_int_equal(client_run(client, &request, NULL), HF_OK);
-    refused(client, &hfi_verb_extend, 1000, "no leases");
-    refused(client, &hfi_verb_force, 0, "does not offer");
-    refused(client, &hfi_verb_ask, 0, "does not offer");
-    refused(client, &hfi_verb_inspect, 0, "does not offer");
-    refused(client, &hfi_verb_act, 0, "does not offer");
+    refused(client, &hfi_verb_extend, 1000, "has no lease");
+    refused(client, &hfi_verb_break, 0, "does not support");
+    refused(client, &hfi_verb_query, 0, "does not support");
+    refused(client, &hfi_verb_inspect, 0, "does not support");
+    refused(client, &hfi_verb_object_op, 0, "does not support");
     assert_int_equal(memory_count(client->memory, "a0"), 1);
     request.verb = &hfi_verb_release;
     assert_int_equal(client_run(client, &request, NULL), HF_OK);
     client_close(client);
 }
 
-/* ---- For whoever is built on it ---- */
+/* ---- For the caller that is built on it ---- */
 
-static void a_parent_is_told_when_an_operation_completes(void **state) {
-    (void)state;
+CASE(a_parent_is_notified_when_an_operation_completes) {
     struct client *client = client_open(LONG_MS);
     atomic_int code = 1;
     struct request request = {.verb = &hfi_verb_acquire, .name = "a0"};
@@ -435,27 +411,4 @@ static void a_parent_is_told_when_an_operation_completes(void **state) {
     client_close(client);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_hold_is_acquired_nested_and_released),
-        cmocka_unit_test(another_owner_waits_for_it),
-        cmocka_unit_test(renewals_keep_a_hold),
-        cmocka_unit_test(a_lease_ends_a_hold_that_is_proved_for_longer),
-        cmocka_unit_test(a_lease_is_kept_up_beyond_the_proof_and_ends),
-        cmocka_unit_test(an_extension_raises_the_promise),
-        cmocka_unit_test(a_session_that_ends_is_told_at_once),
-        cmocka_unit_test(one_hold_of_one_owner_is_lost),
-        cmocka_unit_test(a_loss_reaches_the_command_under_way),
-        cmocka_unit_test(a_doubt_is_verified_by_a_renewal),
-        cmocka_unit_test(a_connection_made_again_renews_its_node),
-        cmocka_unit_test(a_proof_needs_no_renewal),
-        cmocka_unit_test(a_proof_that_names_a_time_is_followed_by_a_renewal),
-        cmocka_unit_test(what_is_being_released_is_not_renewed_for_a_proof),
-        cmocka_unit_test(a_proof_that_is_far_from_its_end_is_no_warning),
-        cmocka_unit_test(a_silent_node_delays_nobody_else),
-        cmocka_unit_test(what_a_silent_node_may_have_granted_is_settled),
-        cmocka_unit_test(what_a_kind_does_not_offer_is_refused),
-        cmocka_unit_test(a_parent_is_told_when_an_operation_completes),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

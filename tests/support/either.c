@@ -143,7 +143,7 @@ bool server_first_is(struct server *server, const char *name, const char *who) {
     return is_first;
 }
 
-int server_in_line(struct server *server, const char *name) {
+int server_queued(struct server *server, const char *name) {
     char path[PATH_SIZE];
     write_path(path, name);
     sync_lock(&server->helper);

@@ -12,7 +12,7 @@
 
 #include "support/server.h"
 
-/* Nothing is there any more, whoever it belonged to. */
+/* No key or node is left, whichever client it belonged to. */
 void server_empty(struct server *server);
 
 /* Something of this name: a key; nodes with data, itself or beneath it. */
@@ -28,9 +28,9 @@ void server_redis_only(const struct server *server, const char *why);
 
 /* ---- With HF_TEST_ENGINE=zk only ------------------------------------------------------------- */
 
-/* The first in line under a name is of that owner ("uuid:number"); how many there are in line. */
+/* The head of the queue under a name is of that owner ("uuid:number"); how many there are in the queue. */
 bool server_first_is(struct server *server, const char *name, const char *who);
-int server_in_line(struct server *server, const char *name);
+int server_queued(struct server *server, const char *name);
 /* How many watches there are. */
 long long server_watches(const struct server *server);
 

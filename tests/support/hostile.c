@@ -80,7 +80,7 @@ static bool wait_taken(struct hostile_peer *peer) {
         if (recv(peer->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0)
             return false;
         struct timespec pause = {.tv_nsec = 100000};
-        nanosleep(&pause, NULL);
+        nanosleep(&pause, NULL); /* a socket does not say when the other end has read all */
     }
 }
 

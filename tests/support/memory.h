@@ -1,4 +1,4 @@
-/* An allocator for hf_options that counts what is alive, and fails where a test wants it to. */
+/* An allocator for hf_options that counts live allocations, and fails where a test wants it to. */
 #ifndef HF_TEST_MEMORY_H
 #define HF_TEST_MEMORY_H
 

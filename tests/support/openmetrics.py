@@ -1,10 +1,14 @@
 #!/usr/bin/python3
 """Reads a text in the format of OpenMetrics from the standard input with Prometheus's parser for Python, and
-prints each sample in a line: name{label="value",...} value. 1: it is not well formed. 77: there is no parser."""
+prints each sample in a line: name{label="value",...} value. With the argument `text` the text is in Prometheus's older
+format. 1: it is not well formed. 77: there is no parser."""
 import sys
 
 try:
-    from prometheus_client.openmetrics.parser import text_string_to_metric_families
+    if sys.argv[1:] == ["text"]:
+        from prometheus_client.parser import text_string_to_metric_families
+    else:
+        from prometheus_client.openmetrics.parser import text_string_to_metric_families
 except ImportError:
     print("python3-prometheus-client is not installed", file=sys.stderr)
     sys.exit(77)

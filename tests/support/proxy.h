@@ -106,7 +106,7 @@ void proxy_answer_instead(struct proxy *proxy, const char *matcher, const void *
 
 /* Nothing passes in the given directions, on old and new connections; sets both, so (false, false)
  * ends it. As in a network that is partitioned, bytes are not lost: they arrive when it ends, and
- * so does the end of a connection. A client that closed in good order meanwhile still has its last
+ * so does the end of a connection. A caller that closed in good order meanwhile still has its last
  * commands delivered then (late copies); one that reset the connection has not. */
 void proxy_blackhole(struct proxy *proxy, bool to_server, bool to_client);
 

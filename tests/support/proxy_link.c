@@ -38,7 +38,7 @@ static void end_socket(int *fd) {
 }
 
 static void cut_client(struct link *link) {
-    /* Dissolving a TCP association sends a reset, whoever else has the descriptor. */
+    /* Dissolving a TCP association sends a reset, no matter who else has the descriptor. */
     struct sockaddr nowhere = {.sa_family = AF_UNSPEC};
     if (link->client >= 0 && link->tcp)
         (void)connect(link->client, &nowhere, sizeof nowhere);

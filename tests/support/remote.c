@@ -1,7 +1,7 @@
 /*
  * The driver's end of a program that is driven by lines: two pipes, and a table of answers by id.
  *
- * Nothing reads in the background: whoever asks for an answer reads lines until it has come and
+ * Nothing reads in the background: a client that asks for an answer reads lines until it has come and
  * files the others under their ids. So there is no thread here and no lock, and the test's own
  * thread owns it all. Commands are short and their answers too, so neither side can fill a pipe
  * while the other does not read.

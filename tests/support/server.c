@@ -83,7 +83,8 @@ static void write_config(const struct server *server, const struct server_option
     fprintf(file, "appendonly %s\nappendfsync always\n", options->aof ? "yes" : "no");
     /* DEBUG and CONFIG SET dir must be allowed by name. */
     if (server_is_7())
-        fprintf(file, "enable-debug-command yes\nenable-protected-configs yes\n");
+        fprintf(file, "enable-debug-command yes\nenable-protected-configs yes\n"
+                      "enable-module-command yes\n");
     if (options->password != NULL) {
         char *quoted = support_escape(options->password, "\\x");
         fprintf(file, "requirepass \"%s\"\n", quoted);
@@ -107,7 +108,7 @@ static bool is_free(int port) {
 }
 
 /* Until this process ends no other test picks that port: they all bind a name for it that is nowhere but in
- * the kernel, and goes with whoever has it. */
+ * the kernel, and goes with the caller that has it. */
 static bool reserve(int port) {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
     int len = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "holdfast-test-port-%d", port);

@@ -91,6 +91,13 @@ void cmd_ok(struct server *server, const char *format, ...);
 bool key_exists(struct server *server, const char *key);
 long long pttl(struct server *server, const char *key); /* ms; -1 no TTL, -2 no key */
 
+/* Waits until the server's clock, by which its scripts judge what is too late, is so much later than now. */
+void server_wait_clock(struct server *server, int64_t duration_ms);
+
+/* Waits until the key's lease has been set anew four times: what is renewed by thirds of a lease has outlived one by then.
+ * False if the key is gone before, or at the limit. */
+bool server_wait_outlived(struct server *server, const char *key, int64_t limit_ms);
+
 /* A hiredis connection of the caller's own, authenticated, with a time limit of 30 s; the caller
  * frees it with redisFree. NULL when the server cannot be reached. Mind that hiredis raises SIGPIPE
  * when it writes to a connection that is closed; the helpers above do not. */
@@ -108,8 +115,8 @@ long long server_commands(struct server *server);
 long long server_calls(struct server *server, const char *command);
 
 /* How many hear a channel; and whether anybody hears questions of surveys and of breaks, for wait_until(). */
-long long server_hearers(struct server *server, const char *channel);
-bool server_questions_are_heard(void *server);
+long long server_subscribers(struct server *server, const char *channel);
+bool server_questions_are_received(void *server);
 
 /* How many clients are connected, those of this file (helpers, monitors, server_connect) aside. */
 long long server_clients(struct server *server);

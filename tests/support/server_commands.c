@@ -232,6 +232,29 @@ long long pttl(struct server *server, const char *key) {
     return cmd_int(server, "PTTL %s", key);
 }
 
+static int64_t clock_of(struct server *server) {
+    if (server_is_other(server)) /* ZooKeeper says nothing of its own */
+        return now_ms();
+    return cmd_int(server, "EVAL %s 0",
+                   "local t = redis.call('time') return t[1] * 1000 + math.floor(t[2] / 1000)");
+}
+
+void server_wait_clock(struct server *server, int64_t duration_ms) {
+    int64_t until_ms = clock_of(server) + duration_ms;
+    if (!WAIT_FOR(clock_of(server) > until_ms, duration_ms + 60000))
+        support_die("the server's clock stands still");
+}
+
+bool server_wait_outlived(struct server *server, const char *key, int64_t limit_ms) {
+    enum { RENEWALS = 4 };
+    long long left_ms = pttl(server, key), before_ms;
+    int renewals = 0;
+    return WAIT_FOR((before_ms = left_ms, left_ms = pttl(server, key),
+                     renewals += left_ms > before_ms, left_ms < 0 || renewals == RENEWALS),
+                    limit_ms) &&
+           left_ms >= 0;
+}
+
 /* ---- Counts ---------------------------------------------------------------------------------- */
 
 /* The number behind `label` in a section of INFO, 0 when the label is not there. */
@@ -257,7 +280,7 @@ long long server_calls(struct server *server, const char *command) {
     return info_number(server, "commandstats", label);
 }
 
-long long server_hearers(struct server *server, const char *channel) {
+long long server_subscribers(struct server *server, const char *channel) {
     redisReply *reply = cmd(server, "PUBSUB NUMSUB %s", channel);
     if (reply == NULL || reply->type != REDIS_REPLY_ARRAY || reply->elements != 2)
         support_die("the server does not tell who hears %s", channel);
@@ -266,8 +289,8 @@ long long server_hearers(struct server *server, const char *channel) {
     return hearers;
 }
 
-bool server_questions_are_heard(void *server) {
-    return server_hearers(server, "holdfast_ask") > 0;
+bool server_questions_are_received(void *server) {
+    return server_subscribers(server, "holdfast_ask") > 0;
 }
 
 long long server_clients(struct server *server) {

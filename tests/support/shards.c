@@ -21,10 +21,11 @@ struct shards {
     struct server *servers[2 * SHARDS];
     int bus[2 * SHARDS]; /* the ports where they talk to each other */
     int count, timeout_ms;
+    int databases; /* 0: one */
     bool partial;
     char *password, *url;
     struct server *cut_off; /* a replica; NULL: none */
-    int64_t told_ms;        /* when one was last told to take over */
+    int64_t notified_ms;    /* when one was last told to take over */
 };
 
 static void id_of(int i, char id[41]) {
@@ -226,10 +227,117 @@ void shards_close_slot(struct shards *s, unsigned slot, struct server *from, str
     wait_owner(s, slot, from);
 }
 
+void shards_move_slot(struct shards *s, unsigned slot, struct server *from, struct server *to) {
+    shards_open_slot(s, slot, from, to);
+    shards_move_keys(s, slot, from, to);
+    shards_close_slot(s, slot, from, to);
+}
+
 void shards_keep_slot(struct shards *s, unsigned slot, struct server *from, struct server *to) {
     (void)s;
     cmd_ok(to, "CLUSTER SETSLOT %u STABLE", slot);
     cmd_ok(from, "CLUSTER SETSLOT %u STABLE", slot);
+}
+
+/* False: it does not know the subcommand. */
+static bool is_begun(redisReply *reply) {
+    bool unknown = reply != NULL && reply->type == REDIS_REPLY_ERROR &&
+                   strcasestr(reply->str, "unknown subcommand") != NULL;
+    if (reply == NULL || (reply->type == REDIS_REPLY_ERROR && !unknown))
+        support_die("a slot does not move: %s", reply != NULL ? reply->str : "no answer");
+    freeReplyObject(reply);
+    return !unknown;
+}
+
+/* Valkey pushes, Redis pulls. */
+static bool begin_at_once(struct shards *s, unsigned slot, struct server *from, struct server *to) {
+    char id[41];
+    id_of(index_of(s, to), id);
+    return is_begun(cmd(from, "CLUSTER MIGRATESLOTS SLOTSRANGE %u %u NODE %s", slot, slot, id)) ||
+           is_begun(cmd(to, "CLUSTER MIGRATION IMPORT %u %u", slot, slot));
+}
+
+bool shards_move_slot_at_once(struct shards *s, unsigned slot, struct server *from,
+                              struct server *to) {
+    if (!begin_at_once(s, slot, from, to))
+        return false;
+    wait_owner(s, slot, from);
+    return true;
+}
+
+/* Whether a list of moves has one in this state; the fields are names and values in turn. */
+static bool has_state(const redisReply *reply, const char *state) {
+    bool has = false;
+    for (size_t i = 0; reply != NULL && i < reply->elements && !has; i++) {
+        const redisReply *element = reply->element[i];
+        has = element->type == REDIS_REPLY_ARRAY    ? has_state(element, state)
+              : element->type == REDIS_REPLY_STRING ? strcmp(element->str, state) == 0
+                                                    : false;
+    }
+    return has;
+}
+
+struct open_move {
+    struct server *from;
+    bool open;
+};
+
+static bool is_open(void *arg) {
+    static const char *const states[] = {"waiting-to-pause", "send-bulk-and-stream"};
+    const struct open_move *move = arg;
+    bool open = false;
+    redisReply *replies[] = {cmd(move->from, "CLUSTER GETSLOTMIGRATIONS"),
+                             cmd(move->from, "CLUSTER MIGRATION STATUS ALL")};
+    for (int i = 0; i < 2; i++) {
+        open = open || has_state(replies[i], states[i]);
+        freeReplyObject(replies[i]);
+    }
+    return open == move->open;
+}
+
+/* Valkey can be told not to end a move. Redis can be slow to save keys for it, in a child that notices a cancelled move when it
+ * writes the next one: so the slot gets keys that fill its buffer. */
+static void brake_moves(struct server *from, const char *tag) {
+    static const char *const fill = "local text = string.rep('x', 32768)\n"
+                                    "for i = 1, 500 do\n"
+                                    "  redis.call('SET', KEYS[1] .. i, text)\n"
+                                    "end\n"
+                                    "return 0\n";
+    redisReply *reply = cmd(from, "DEBUG SLOTMIGRATION PREVENT-PAUSE 1");
+    bool told = reply != NULL && reply->type == REDIS_REPLY_STATUS;
+    freeReplyObject(reply);
+    if (told)
+        return;
+    cmd_int(from, "EVAL %s 1 %s", fill, tag);
+    cmd_ok(from, "CONFIG SET rdb-key-save-delay %d", 250 * 1000); /* microseconds */
+}
+
+static void unbrake_moves(struct server *from) {
+    freeReplyObject(cmd(from, "DEBUG SLOTMIGRATION PREVENT-PAUSE 0"));
+    cmd_ok(from, "CONFIG SET rdb-key-save-delay 0");
+}
+
+bool shards_hold_move_at_once(struct shards *s, const char *tag, struct server *from,
+                              struct server *to) {
+    struct open_move move = {.from = from, .open = true};
+    brake_moves(from, tag);
+    if (!begin_at_once(s, shards_slot(s, tag), from, to)) {
+        unbrake_moves(from);
+        return false;
+    }
+    if (!wait_until(is_open, &move, LIMIT_MS))
+        support_die("the move of %s has not begun", tag);
+    return true;
+}
+
+void shards_cancel_move_at_once(struct shards *s, struct server *from, struct server *to) {
+    struct open_move move = {.from = from, .open = false};
+    (void)s;
+    freeReplyObject(cmd(from, "CLUSTER CANCELSLOTMIGRATIONS"));
+    freeReplyObject(cmd(to, "CLUSTER MIGRATION CANCEL ALL"));
+    if (!wait_until(is_open, &move, LIMIT_MS))
+        support_die("a move cannot be cancelled");
+    unbrake_moves(from);
 }
 
 redisReply *shards_ask(struct shards *s, struct server *to, const char *line) {
@@ -292,11 +400,11 @@ static void insist(struct shards *s, struct server *replica, const char *how) {
     struct failover failover = {.replica = replica, .how = how};
     if (!wait_until(take_over, &failover, LIMIT_MS))
         support_die("a replica does not take over");
-    s->told_ms = failover.begun_ms != 0 ? failover.begun_ms : now_ms();
+    s->notified_ms = failover.begun_ms != 0 ? failover.begun_ms : now_ms();
 }
 
-int64_t shards_told_ms(const struct shards *s) {
-    return s->told_ms;
+int64_t shards_notified_ms(const struct shards *s) {
+    return s->notified_ms;
 }
 
 struct server *shards_fail_over(struct shards *s, struct server *primary) {
@@ -395,12 +503,15 @@ void shards_heal(struct shards *s) {
 
 static void start_alone(struct shards *s, int i) {
     char bus[32] = "# the port is fixed", timeout[64], auth[128] = "# no password";
+    char databases[48] = "# one database";
     s->bus[i] = server_pick_port();
     if (server_is_7())
         snprintf(bus, sizeof bus, "cluster-port %d", s->bus[i]);
     snprintf(timeout, sizeof timeout, "cluster-node-timeout %d", s->timeout_ms);
     if (s->password != NULL)
         snprintf(auth, sizeof auth, "masterauth %s", s->password);
+    if (s->databases > 0)
+        snprintf(databases, sizeof databases, "cluster-databases %d", s->databases);
     const char *config[] = {"cluster-enabled yes",
                             "cluster-config-file nodes.conf",
                             "cluster-replica-validity-factor 0",
@@ -411,6 +522,7 @@ static void start_alone(struct shards *s, int i) {
                             bus,
                             timeout,
                             auth,
+                            databases,
                             s->partial ? "cluster-require-full-coverage no" : "# all or nothing",
                             NULL};
     const struct server_options options = {.tcp = true, .password = s->password, .config = config};
@@ -420,7 +532,7 @@ static void start_alone(struct shards *s, int i) {
 }
 
 /* Those that know it must be told which shard they are of: else a primary that no replica names dies of the
- * first SPUBLISH (Redis 8.0.2, Valkey 8.1.1). */
+ * first SPUBLISH (Redis 8.0.2, Valkey 8.1.1 and 9.1.2; not Redis 8.6.3). */
 static void write_node(const struct shards *s, int i, bool myself, FILE *file) {
     char id[41], primary[41] = "-";
     id_of(i, id);
@@ -462,6 +574,16 @@ static void make_url(struct shards *s) {
     fclose(out);
 }
 
+bool shards_can_have_databases(void) {
+    struct server *server = server_start(NULL);
+    redisReply *reply = cmd(server, "CONFIG GET cluster-databases");
+    bool can = reply != NULL && reply->elements == 2;
+    if (reply != NULL)
+        freeReplyObject(reply);
+    server_free(server);
+    return can;
+}
+
 struct shards *shards_start(const struct shards_options *options) {
     static const struct shards_options defaults;
     if (options == NULL)
@@ -471,6 +593,7 @@ struct shards *shards_start(const struct shards_options *options) {
         support_die("out of memory");
     s->count = options->replicas ? 2 * SHARDS : SHARDS;
     s->partial = options->partial;
+    s->databases = options->databases;
     s->timeout_ms = options->node_timeout_ms;
     if (s->timeout_ms == 0)
         s->timeout_ms = options->replicas ? 500 : 5000;

@@ -27,10 +27,12 @@ struct shards_options {
     int node_timeout_ms;  /* 0: 500 with replicas, so that failovers are quick; else 5000 */
     bool partial;         /* what is left goes on when a shard has failed */
     const char *password; /* of all of them */
+    int databases;        /* 0: one. More only if shards_can_have_databases() */
 };
 
 struct shards *shards_start(const struct shards_options *options);
 void shards_free(struct shards *shards); /* NULL is fine */
+bool shards_can_have_databases(void);    /* the server knows cluster-databases (Valkey 9) */
 
 const char *shards_url(const struct shards *shards); /* redis-cluster://[:password@]host:port,... */
 int shards_count(const struct shards *shards);       /* of the servers */
@@ -63,9 +65,20 @@ void shards_move_keys(struct shards *shards, unsigned slot, struct server *from,
 /* It is `to`'s from now on, and everybody knows. */
 void shards_close_slot(struct shards *shards, unsigned slot, struct server *from,
                        struct server *to);
-/* It stays with whom it was. Keys that were moved are not moved back. */
+/* All of that: opens the slot, moves its keys and closes it. */
+void shards_move_slot(struct shards *shards, unsigned slot, struct server *from, struct server *to);
+/* The slot stays where it was. Keys that were moved are not moved back. */
 void shards_keep_slot(struct shards *shards, unsigned slot, struct server *from, struct server *to);
-/* A command that `to` takes for an open slot, which only whoever is sent there may ask. */
+/* Moves a slot in one step: CLUSTER MIGRATESLOTS (Valkey 9) or CLUSTER MIGRATION (Redis 8.4). It is `to`'s when this
+ * returns, and everybody knows. False: the server has neither, and nothing has happened. */
+bool shards_move_slot_at_once(struct shards *shards, unsigned slot, struct server *from,
+                              struct server *to);
+/* Begins such a move, of the slot of `tag` ("{...}"), which stays open for two minutes unless it is cancelled; then the slot is
+ * `from`'s as before. Keys may be left that begin with the tag. False: as above. */
+bool shards_hold_move_at_once(struct shards *shards, const char *tag, struct server *from,
+                              struct server *to);
+void shards_cancel_move_at_once(struct shards *shards, struct server *from, struct server *to);
+/* A command that `to` takes for an open slot, which only the caller that is sent there may ask. */
 redisReply *shards_ask(struct shards *shards, struct server *to, const char *line);
 
 /* ---- Failovers: each returns the new primary, when all know it ---- */
@@ -76,7 +89,8 @@ struct server *shards_kill(struct shards *shards, struct server *primary);
 void shards_cut_off_replica(struct shards *shards, struct server *primary);
 /* Kills the primary, and the replica takes over at once, whether it was cut off or is merely late. */
 struct server *shards_lose_writes(struct shards *shards, struct server *primary);
-/* When a replica was last told to take over, by now_ms(): a little before it did. If it did so by itself: when that was seen. */
-int64_t shards_told_ms(const struct shards *shards);
+/* When a replica last got CLUSTER FAILOVER, by now_ms(): a little before it took over. If it did so
+ * by itself: when that was seen. */
+int64_t shards_notified_ms(const struct shards *shards);
 
 #endif

@@ -1,6 +1,8 @@
-/* Servers whose time of day can be stepped; see step.h. The step is a number in a file of the server's directory. */
+/* Servers whose time of day can be stepped and slewed; see step.h. Both are numbers in a file of the server's
+ * directory. */
 #include "support/step.h"
 
+#include "support/clock/stepped.h"
 #include "support/wait.h"
 
 #include <errno.h>
@@ -25,14 +27,14 @@ static long long wall_ms(void) {
 }
 
 /* The server maps the file when it is first there, so by then it has to be whole. */
-static void set_step(struct server *server, int64_t step_ms) {
+static void set_clock(struct server *server, int64_t step_ms, int64_t slew_ppm) {
     char path[256], fresh[256];
-    int64_t step_us = step_ms * 1000;
+    struct stepped_clock clock = {step_ms * 1000, wall_ms() * 1000, slew_ppm};
     snprintf(path, sizeof path, "%s/step", server_dir(server));
     snprintf(fresh, sizeof fresh, "%s/step.new", server_dir(server));
     bool is_new = access(path, F_OK) != 0;
     int fd = open(is_new ? fresh : path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0 || pwrite(fd, &step_us, sizeof step_us, 0) != (ssize_t)sizeof step_us ||
+    if (fd < 0 || pwrite(fd, &clock, sizeof clock, 0) != (ssize_t)sizeof clock ||
         (is_new && rename(fresh, path) != 0))
         support_die("%s: %s", path, strerror(errno));
     close(fd);
@@ -56,7 +58,7 @@ bool step_preload(const char *library) {
         server_start(NULL); /* which starts the process that starts all others */
     unsetenv("LD_PRELOAD");
     struct wanted_time wanted = {server, TRIED_MS};
-    set_step(server, TRIED_MS);
+    set_clock(server, TRIED_MS, 0);
     bool can = wait_until(has_stepped, &wanted, SOON_MS);
     server_free(server);
     return can;
@@ -64,7 +66,28 @@ bool step_preload(const char *library) {
 
 void step_clock(struct server *server, int64_t step_ms) {
     struct wanted_time wanted = {server, step_ms};
-    set_step(server, step_ms);
+    set_clock(server, step_ms, 0);
     if (!wait_until(has_stepped, &wanted, LIMIT_MS))
         support_die("the clock of a server was not stepped");
+}
+
+/* How far its clock and the real one have come since the one was read. */
+struct wanted_rate {
+    struct server *server;
+    int64_t slew_ppm;
+    long long server_ms, wall_ms;
+};
+
+static bool is_slewed(void *arg) {
+    const struct wanted_rate *wanted = arg;
+    long long wall = wall_ms() - wanted->wall_ms,
+              off = server_ms(wanted->server) - wanted->server_ms - wall;
+    return off * wanted->slew_ppm > 0 || wanted->slew_ppm == 0;
+}
+
+void step_slew(struct server *server, int64_t slew_ppm) {
+    set_clock(server, 0, slew_ppm);
+    struct wanted_rate wanted = {server, slew_ppm, server_ms(server), wall_ms()};
+    if (!wait_until(is_slewed, &wanted, LIMIT_MS))
+        support_die("the clock of a server was not slewed");
 }

@@ -1,4 +1,4 @@
-/* Servers whose time of day can be stepped, by a library that is preloaded into them (clock/stepped.c).
+/* Servers whose time of day can be stepped and slewed, by a library that is preloaded into them (clock/stepped.c).
  *
  *     bool can = step_preload(HF_TEST_STEPPED_CLOCK); // before the first server of the program
  *     struct server *s = server_start(NULL);
@@ -15,5 +15,9 @@ bool step_preload(const char *library);
 
 /* Its clock is off the real one by so much when this returns. */
 void step_clock(struct server *server, int64_t step_ms);
+
+/* From now on its clock runs so many parts in a million faster than the real one, or slower if that is negative; it is
+ * not stepped any more. */
+void step_slew(struct server *server, int64_t slew_ppm);
 
 #endif

@@ -13,8 +13,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { HANG_MS = 60000 };
-
 static char servers[1024];
 
 void tool_use(const char *url) {
@@ -27,14 +25,14 @@ void tool_line(char to[TOOL_LINE], const char *words) {
     const char *tool = getenv("HOLDFAST");
     if (tool == NULL)
         support_die("HOLDFAST does not name the tool");
-    int len = snprintf(
-        to, TOOL_LINE, "exec '%s' -u '%s%ccmd_timeout_ms=5000&connect_timeout_ms=%d' -t 60s %s",
-        tool, servers, strchr(servers, '?') != NULL ? '&' : '?', (int)HANG_MS, words);
+    int len = snprintf(to, TOOL_LINE,
+                       "exec '%s' -u '%s%ccmd_timeout_ms=5000&connect_timeout_ms=%d' -t 60s %s",
+                       tool, servers, strchr(servers, '?') != NULL ? '&' : '?', HANG_MS, words);
     if (len < 0 || len >= TOOL_LINE)
         support_die("a line of %d bytes", len);
 }
 
-static int run_line(void *line) {
+static int run_args(void *line) {
     execl("/bin/sh", "sh", "-c", (const char *)line, (char *)NULL);
     return 126;
 }
@@ -42,7 +40,7 @@ static int run_line(void *line) {
 pid_t tool_start(const char *words) {
     char line[TOOL_LINE];
     tool_line(line, words);
-    return run_child(run_line, line);
+    return run_child(run_args, line);
 }
 
 /* All that a shell's line prints; the caller frees it. */

@@ -1,7 +1,7 @@
 /* The tool that is tested beside the library, by its command line.
  *
  *     tool_use(zk_url(zk));
- *     pid_t holder = tool_start("run nightly -- sleep 100");
+ *     pid_t holder = tool_start("run nightly -- tail -f /dev/null");
  *     char *text = tool_output("ls 'night*'");
  *
  * Include as "support/tool.h". Words are a shell's, so they may be quoted and redirected. What is started dies with the test
@@ -17,6 +17,9 @@
 void tool_use(const char *url);
 
 enum { TOOL_LINE = 4096 };
+
+/* The pause of a loop in a command that the tool runs: a shell has no event for what it looks for. */
+#define TICK "sleep 0.01"
 
 /* The whole line for a shell, to be put into another one. */
 void tool_line(char to[TOOL_LINE], const char *words);

@@ -16,7 +16,7 @@ static sem_t caught;
 static int gate[2];
 static atomic_int awaited; /* the number of the call that is to be heard; 0: none */
 
-/* A call that comes again is heard once. Who signals itself has no number. */
+/* A repeated call counts once. A thread that signals itself has no number. */
 static void stay(int signal, siginfo_t *info, void *context) {
     int before = errno, number = info->si_code == SI_QUEUE ? info->si_value.sival_int : 0;
     char byte;

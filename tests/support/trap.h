@@ -1,4 +1,4 @@
-/* A signal handler that does not return until it is told to.
+/* A signal handler that does not return until it is asked to.
  *
  * Include as "support/trap.h". It stands for any thread of the application that stops where it is: in a
  * handler of its own, under a debugger, without a processor. */

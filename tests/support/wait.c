@@ -69,18 +69,18 @@ void sleep_ms(int64_t duration_ms) {
         continue;
 }
 
+void linger(int64_t duration_ms) {
+    sleep_ms(duration_ms); /* as wait.h says */
+}
+
+bool wait_a_moment(void) {
+    struct timespec pause = {.tv_nsec = 1000000};
+    nanosleep(&pause, NULL); /* the one place that polls; what is waited for has no descriptor */
+    return true;
+}
+
 bool wait_until(wait_condition *condition, void *arg, int64_t limit_ms) {
-    int64_t end_ms = now_ms() + limit_ms;
-    for (;;) {
-        /* Asked once more after the limit: a machine that slept must not fail what has happened. */
-        bool last = now_ms() >= end_ms;
-        if (condition(arg))
-            return true;
-        if (last)
-            return false;
-        struct timespec pause = {.tv_nsec = 1000000};
-        nanosleep(&pause, NULL);
-    }
+    return WAIT_FOR(condition(arg), limit_ms);
 }
 
 /* ---- Child processes ------------------------------------------------------------------------- */

@@ -14,6 +14,9 @@
 /* Prints a sentence to stderr and aborts. For faults of the fixture, not of what is tested. */
 void support_die(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
+/* What a test program ends with that this machine cannot run: ctest counts it as skipped. */
+#define EXIT_SKIPPED 77
+
 /* A copy in which every byte that is no letter or digit is `prefix` and two hex digits: "%" for
  * urls, "\\x" for redis.conf. The caller frees it. */
 char *support_escape(const char *text, const char *prefix);
@@ -23,9 +26,21 @@ char *support_escape(const char *text, const char *prefix);
 /* CLOCK_BOOTTIME in milliseconds: the clock that leases are compared with. */
 int64_t now_ms(void);
 
-/* Sleeps exactly that long or a little longer, signals or not. Only for what a test is about (let a
- * lease run out); to wait for something to happen there is wait_until(). */
+/* How long a hold with this lease is trusted, unless `clock_drift_ppm` is set. */
+static inline int64_t trusted_ms(int64_t lease_ms) {
+    return lease_ms - (lease_ms + 99) / 100;
+}
+
+/* Sleeps exactly that long or a little longer, signals or not. Only where nothing can be waited for, with a comment that says
+ * why; else there are wait_until(), WAIT_FOR() and HOLDS_FOR(). */
 void sleep_ms(int64_t duration_ms);
+
+/* A stress test: a client works for a while, or the next disturbance comes. The test picks the
+ * time, often at random, so there is no event to wait for. */
+void linger(int64_t duration_ms);
+
+/* How long a test waits before it calls something hung: no test takes a tenth of it on an idle machine. */
+#define HANG_MS 60000
 
 /* A watchdog for holds that must not be lost: a renewal may be two thirds of it late, and no pause of a busy machine is that
  * long. What has a shorter lease may be lost by right, so only what is meant to be lost has one. */
@@ -35,6 +50,24 @@ void sleep_ms(int64_t duration_ms);
  * it. */
 typedef bool wait_condition(void *arg);
 bool wait_until(wait_condition *condition, void *arg, int64_t limit_ms);
+
+/* The same for an expression, which is evaluated anew each time:
+ *     assert_true(WAIT_FOR(server_clients(s) == 2, HANG_MS)); */
+#define WAIT_FOR(condition, limit_ms)                                                                    \
+    __extension__({                                                                                      \
+        int64_t wait_end_ms = now_ms() + (limit_ms);                                                     \
+        bool wait_last, wait_met;                                                                        \
+        do {                                                                                             \
+            /* Asked once more after the limit: a machine that slept must not fail what has happened. */ \
+            wait_last = now_ms() >= wait_end_ms;                                                         \
+            wait_met = (condition);                                                                      \
+        } while (!wait_met && !wait_last && wait_a_moment());                                            \
+        wait_met;                                                                                        \
+    })
+bool wait_a_moment(void); /* a millisecond, between two looks at a condition; true */
+
+/* For what must not happen, where no event bounds it: whether the expression, looked at all the time, holds for so long. */
+#define HOLDS_FOR(condition, duration_ms) (!WAIT_FOR(!(condition), duration_ms))
 
 /* ---- Child processes ------------------------------------------------------------------------- */
 

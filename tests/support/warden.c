@@ -109,11 +109,6 @@ static int64_t spawn(struct warden_request *request) {
     return pid;
 }
 
-static void pause_1ms(void) {
-    struct timespec ts = {.tv_nsec = 1000000};
-    nanosleep(&ts, NULL);
-}
-
 static void end_ward(pid_t *ward, int signal_number, int64_t patience_ms) {
     kill(*ward, signal_number);
     kill(*ward, SIGCONT);
@@ -121,7 +116,7 @@ static void end_ward(pid_t *ward, int signal_number, int64_t patience_ms) {
     while (signal_number != SIGKILL && now_ms() < limit_ms) {
         if (reap(ward, WNOHANG))
             return;
-        pause_1ms();
+        (void)wait_a_moment();
     }
     kill(*ward, SIGKILL);
     reap(ward, 0);

@@ -75,14 +75,22 @@ static const char *value_of(const redisReply *list, const char *field) {
     return "";
 }
 
+/* What a sentinel says of a server or of another sentinel: the role alone, or with the other's opinion of the primary.
+ * Valkey 9.1 never forgets that opinion, not even when another server is the primary. */
+static bool is_well(const char *flags, const char *role) {
+    size_t len = strlen(role);
+    return strncmp(flags, role, len) == 0 &&
+           (flags[len] == '\0' || strcmp(flags + len, ",master_down") == 0);
+}
+
 /* How many of those that it lists are well. */
-static size_t count_well(const struct watched *w, int i, const char *line, const char *flags,
+static size_t count_well(const struct watched *w, int i, const char *line, const char *role,
                          const char *field, const char *value) {
     redisReply *reply = ask(w, i, line);
     size_t well = 0;
     for (size_t k = 0; reply != NULL && reply->type == REDIS_REPLY_ARRAY && k < reply->elements;
          k++)
-        well += strcmp(value_of(reply->element[k], "flags"), flags) == 0 &&
+        well += is_well(value_of(reply->element[k], "flags"), role) &&
                 (field == NULL || strcmp(value_of(reply->element[k], field), value) == 0);
     if (reply != NULL)
         freeReplyObject(reply);

@@ -10,13 +10,14 @@
  */
 #include "support/zk.h"
 
+#include "support/java.h"
 #include "support/server_internal.h"
 #include "support/wait.h"
 #include "support/warden.h"
 #include "support/zk_internal.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,16 +26,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { READY_LIMIT_MS = 60000, WORD_LIMIT_S = 5, PORT_TRIES = 20, EXIT_SKIPPED = 77 };
+enum { READY_LIMIT_MS = 60000, WORD_LIMIT_S = 5, PORT_TRIES = 20 };
 
 /* ---- Classes --------------------------------------------------------------------------------- */
 
 static char classpath[4096];
-
-const char *zk_build_dir(void) {
-    const char *other = getenv("HF_CURATOR_DIR");
-    return other != NULL ? other : HF_CURATOR_DIR;
-}
 
 const char *zk_classpath(void) {
     if (classpath[0] == '\0')
@@ -43,18 +39,11 @@ const char *zk_classpath(void) {
 }
 
 void zk_need(void) {
-    pid_t pid = fork();
-    if (pid == 0) {
-        execl(HF_CURATOR_BUILD, HF_CURATOR_BUILD, zk_build_dir(), "server", (char *)NULL);
-        _exit(1);
-    }
-    int status;
-    if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
-        support_die("%s cannot be run", HF_CURATOR_BUILD);
-    if (WEXITSTATUS(status) != 0)
-        exit(WEXITSTATUS(status) == EXIT_SKIPPED ? EXIT_SKIPPED : 1);
+    int status = java_build(JAVA_SERVER);
+    if (status != 0)
+        exit(status);
 
-    char *path = zk_text("%s/servers", zk_build_dir());
+    char *path = zk_text("%s/servers", java_dir());
     FILE *file = fopen(path, "re");
     if (file == NULL || fgets(classpath, sizeof classpath, file) == NULL)
         support_die("%s: %s", path, strerror(errno));
@@ -75,9 +64,9 @@ char *zk_text(const char *format, ...) {
     return text;
 }
 
-static int connect_to(int port) {
-    struct sockaddr_in inet = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-    inet.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+static int connect_to(const struct zk *zk) {
+    struct sockaddr_in inet = {.sin_family = AF_INET, .sin_port = htons((uint16_t)zk->port)};
+    inet_pton(AF_INET, zk->host, &inet.sin_addr);
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     struct timeval limit = {.tv_sec = WORD_LIMIT_S};
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) < 0)
@@ -95,7 +84,7 @@ static bool is_refusal(const char *text, size_t length) {
 }
 
 char *zk_word(const struct zk *zk, const char *word) {
-    int fd = connect_to(zk->port);
+    int fd = connect_to(zk);
     if (fd < 0)
         return NULL;
     size_t length = 0, room = 65536;
@@ -140,8 +129,8 @@ void zk_write_config(struct zk *zk, const struct zk_options *options, const char
     FILE *file = fopen(zk->config, "we");
     if (file == NULL)
         support_die("%s: %s", zk->config, strerror(errno));
-    fprintf(file, "dataDir=%s/data\nclientPort=%d\nclientPortAddress=127.0.0.1\n", zk->dir,
-            zk->port);
+    fprintf(file, "dataDir=%s/data\nclientPort=%d\nclientPortAddress=%s\n", zk->dir, zk->port,
+            zk->host);
     fprintf(file, "tickTime=%d\ninitLimit=20\nsyncLimit=%d\n",
             options->tick_ms != 0 ? options->tick_ms : 500,
             options->sync_limit != 0 ? options->sync_limit : 20);
@@ -167,6 +156,7 @@ struct zk *zk_new(int id) {
     if (zk == NULL)
         support_die("out of memory");
     zk->id = id;
+    snprintf(zk->host, sizeof zk->host, "127.0.0.1");
     zk->dir = temp_dir();
     zk->config = zk_text("%s/zoo.cfg", zk->dir);
     zk->log = zk_text("%s/log", zk->dir);
@@ -186,7 +176,9 @@ void zk_launch(struct zk *zk) {
     const char *memory = getenv("HF_SOAK") != NULL ? "-Xmx1g" : "-Xmx128m";
     const char *containers = zk->keeps_containers ? "-Dznode.container.checkIntervalMs=86400000"
                                                   : "-Dznode.container.checkIntervalMs=60000";
-    const char *argv[] = {"java",
+    const char *argv[] = {"nsenter",
+                          zk->network,
+                          "java",
                           "-XX:+UseSerialGC",
                           "-XX:TieredStopAtLevel=1",
                           memory,
@@ -201,7 +193,7 @@ void zk_launch(struct zk *zk) {
                           NULL};
     if (zk->pid != 0)
         support_die("this server runs already");
-    zk->pid = warden_spawn(zk->log, argv);
+    zk->pid = warden_spawn(zk->log, zk->network != NULL ? argv : argv + 2);
 }
 
 void zk_die_with_log(const struct zk *zk, const char *what) {
@@ -218,7 +210,7 @@ static bool takes_a_session(const struct zk *zk) {
     static const unsigned char hello[4 + 44] = {0, 0, 0, 44, [18] = 0x0f, 0xa0, [31] = 16};
     static const unsigned char close_session[12] = {0, 0, 0, 8, 0, 0, 0, 1, 0xff, 0xff, 0xff, 0xf5};
     unsigned char answer[8];
-    int fd = connect_to(zk->port);
+    int fd = connect_to(zk);
     if (fd < 0)
         return false;
     bool taken = send(fd, hello, sizeof hello, MSG_NOSIGNAL) == (ssize_t)sizeof hello &&
@@ -300,6 +292,7 @@ void zk_free(struct zk *zk) {
     free(zk->config);
     free(zk->log);
     free(zk->url);
+    free(zk->network);
     free(zk);
 }
 

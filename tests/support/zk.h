@@ -40,9 +40,8 @@ struct zk_options {
  * status 77 and a line that says why they cannot be had. */
 void zk_need(void);
 
-/* Where they are: as zk_need found them, and the directory that has curator.jar beside lib/. */
+/* Where they are, as zk_need found them. */
 const char *zk_classpath(void);
-const char *zk_build_dir(void);
 
 /* Starts a server and returns when it serves. */
 struct zk *zk_start(const struct zk_options *options);

@@ -24,6 +24,7 @@ enum {
     EXISTS = 3,
     GET = 4,
     SET = 5,
+    SET_ACL = 7,
     SYNC = 9,
     CHILDREN = 8,
     CLOSE = -11,
@@ -268,6 +269,18 @@ int zk_delete(struct zk_client *client, const char *path) {
     struct bytes body = path_body(path), answer = {0};
     put_int(&body, -1);
     int error = call(client, DELETE, &body, &answer);
+    bytes_clear(&answer);
+    return error;
+}
+
+int zk_forbid(struct zk_client *client, const char *path) {
+    struct bytes body = path_body(path), answer = {0};
+    put_int(&body, 1); /* one entry: anyone may change it back, and nothing else */
+    put_int(&body, 16);
+    put_buffer(&body, "world", 5);
+    put_buffer(&body, "anyone", 6);
+    put_int(&body, -1);
+    int error = call(client, SET_ACL, &body, &answer);
     bytes_clear(&answer);
     return error;
 }

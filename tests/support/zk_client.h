@@ -25,6 +25,8 @@ int zk_make(struct zk_client *client, const char *path, const void *data, size_t
 int zk_make_ephemeral(struct zk_client *client, const char *path, const void *data, size_t length);
 int zk_put(struct zk_client *client, const char *path, const void *data, size_t length);
 int zk_delete(struct zk_client *client, const char *path);
+/* From then on nobody may read the node, or check it. */
+int zk_forbid(struct zk_client *client, const char *path);
 int zk_exists(struct zk_client *client, const char *path);
 
 /* The session that a node belongs to; 0 if none, -1 if there is no such node. */

@@ -1,4 +1,4 @@
-/* What zk.c (one server) and zk_ensemble.c (three) share. Not for tests. */
+/* What zk.c (one server), zk_ensemble.c (three) and zk_net.c share. Not for tests. */
 #ifndef HF_TEST_ZK_INTERNAL_H
 #define HF_TEST_ZK_INTERNAL_H
 
@@ -8,7 +8,9 @@
 
 struct zk {
     char *dir, *config, *log, *url;
-    int id; /* in its ensemble, from 1 on */
+    int id;        /* in its ensemble, from 1 on */
+    char host[32]; /* an address: 127.0.0.1, unless it has a network of its own */
+    char *network; /* a file that names that, or NULL */
     int port;
     pid_t pid; /* 0: down */
     bool keeps_containers;

@@ -1,20 +1,17 @@
-/* A real server behind a proxy, a client on it, and permits with leases: what their tests start
- * from.
+/* Permits with leases, in a world.
  *
- *     struct pool p;
- *     pool_begin(&p, NULL, 3);        // three permits
- *     proxy_drop_replies_after(p.proxy, POOL_ACQUIRE);
- *     assert_int_equal(hf_permits_acquire(p.permits, &id), HF_OK);
- *     pool_end(&p);
+ *     POOL_CASE(an_acquire_takes_once, 3) { // three permits
+ *         hf_permit_id id;
+ *         proxy_drop_replies_after(w->proxy, POOL_ACQUIRE);
+ *         assert_int_equal(hf_permits_acquire(w->permits, &id), HF_OK);
+ *     }
  *
- * Include as "sync/pool.h". As sync/scene.h, whose server it uses: the `rival` goes to the server
- * directly. */
+ * Include as "sync/pool.h". */
 #ifndef HF_TEST_SYNC_POOL_H
 #define HF_TEST_SYNC_POOL_H
 
-#include "sync/scene.h"
+#include "sync/objects.h"
 
-#define POOL_NAME "pool"
 #define POOL_TAKEN "{" POOL_NAME "}:timeout"
 
 #define POOL_ACQUIRE hfi_script_permits_acquire.sha1
@@ -22,23 +19,13 @@
 #define POOL_RENEW hfi_script_permits_renew.sha1
 #define POOL_EXTEND hfi_script_permits_extend.sha1
 
-struct pool {
-    struct server *server;
-    struct proxy *proxy;
-    hf_client *client; /* through the proxy */
-    hf_permits *permits;
-    hf_client *rival;
-    hf_permits *rival_permits;
-};
-
 /* A short lease of the watchdog's. What is to be renewed is looked at for longer than that. */
 #define WATCHDOG_MS ENDURING_MS
 hf_options pool_short_watchdog(void);
 
 /* `number` permits; none: the object is not there. */
-void pool_begin(struct pool *pool, const hf_options *given, int64_t number);
-void pool_end(struct pool *pool);
-hf_permits *pool_permits(hf_client *client);
+void pool_begin(struct world *world, const hf_options *options, int64_t number);
+#define POOL_CASE(name, number) CASE_IN(name, struct world, w, pool_begin, world_end, NULL, number)
 
 /* ---- What there is -------------------------------------------------------------------------- */
 
@@ -53,8 +40,8 @@ bool pool_wait_there(long long free, long long taken, int64_t limit_ms);
  * later. */
 void pool_wait_ended(int64_t at_ms, long long taken);
 /* So many attempts were seen; on ZooKeeper so many looks at the leases that leave a watch. */
-size_t pool_attempts(struct pool *pool);
-bool pool_wait_asleep(struct pool *pool, size_t attempts, size_t watches);
+size_t pool_attempts(struct world *world);
+bool pool_wait_asleep(struct world *world, size_t attempts, size_t watches);
 /* When the permit's lease ends by the server's clock; -1: it is not there. */
 long long pool_ends_at(const hf_permit_id *id);
 
@@ -66,6 +53,7 @@ void pool_take(hf_permits *permits, int64_t count, int64_t lease_ms, hf_permit_i
 
 /* The same call, on the calling thread or through its asynchronous form. */
 struct pool_form {
+    const char *name;
     int (*acquire)(hf_permits *permits, const hf_permits_options *options, hf_permit_id *ret_ids);
     int (*release)(hf_permits *permits, const hf_permit_id *ids, size_t len);
     int (*extend)(hf_permits *permits, const hf_permit_id *id, int64_t lease_ms);
@@ -76,26 +64,12 @@ extern const struct pool_form pool_forms[2];
     for (const struct pool_form *form = pool_forms; form < pool_forms + 2; form++)
 /* NOLINTEND(bugprone-macro-parentheses) */
 
-/* An acquire on a thread of its own. */
-struct pool_waiter {
-    pthread_t thread;
-    hf_permits *permits;
-    hf_permits_options options;
-    hf_permit_id ids[8];
-    int result;
-    int64_t took_ms;
-    atomic_bool done;
-};
-void pool_wait_for(struct pool_waiter *waiter, hf_permits *permits, hf_permits_options options);
-int pool_join(struct pool_waiter *waiter);
-
-/* Counts what a handle's callback is told, and keeps the last id. It is the `arg` of
+/* Counts what a handle's callback gets, and keeps the last id. It is the `arg` of
  * pool_on_event. */
 struct pool_events {
     atomic_int warnings, losses;
     char lost_id[33];
 };
 void pool_on_event(hf_permits *permits, const char *id, const hf_event *event, void *arg);
-bool pool_wait_atomic(atomic_int *value, int at_least, int64_t limit_ms);
 
 #endif

@@ -7,14 +7,15 @@
  * was done once or not at all. The n-th call only: what comes after it succeeds, so the round goes
  * on from there.
  */
+#include "support/case.h"
 #include "support/memory.h"
-#include "sync/scene.h"
+#include "sync/objects.h"
 
 #define STEPS_MAX 1000
 
 /* The number on the server went from `before` to `before + delta`, or stayed, as the code says. */
 static void assert_true_code(int err, const char *key, long long before, long long delta) {
-    long long now = scene_number(key);
+    long long now = object_number(key);
     if (err == HF_OK)
         assert_int_equal(now, before + delta);
     else if (err == HF_EUNKNOWN)
@@ -26,67 +27,75 @@ static void assert_true_code(int err, const char *key, long long before, long lo
 }
 
 static int wait_started(int err, hf_op *op) {
-    return scene_wait_op(err, op, NULL);
+    return world_wait_op(err, op, NULL);
 }
 
 static void change_a_semaphore(hf_sem *sem) {
     int64_t permits;
     hf_op *op = NULL;
-    cmd_ok(scene_server(), "SET " SEM_NAME " 100");
+    cmd_ok(world_server(), "SET " SEM_NAME " 100");
     assert_true_code(hf_sem_acquire_for(sem, 3, 2000), SEM_NAME, 100, -3);
-    cmd_ok(scene_server(), "SET " SEM_NAME " 100");
+    cmd_ok(world_server(), "SET " SEM_NAME " 100");
     assert_true_code(hf_sem_release(sem, 3), SEM_NAME, 100, 3);
-    cmd_ok(scene_server(), "SET " SEM_NAME " 100");
+    cmd_ok(world_server(), "SET " SEM_NAME " 100");
     int err = hf_sem_acquire_start(sem, 3, NULL, NULL, NULL, &op);
     assert_true_code(wait_started(err, op), SEM_NAME, 100, -3);
-    cmd_ok(scene_server(), "SET " SEM_NAME " 100");
+    cmd_ok(world_server(), "SET " SEM_NAME " 100");
     err = hf_sem_add_start(sem, 3, NULL, NULL, &op);
     assert_true_code(wait_started(err, op), SEM_NAME, 100, 3);
-    cmd_ok(scene_server(), "SET " SEM_NAME " 100");
+    cmd_ok(world_server(), "SET " SEM_NAME " 100");
     assert_true_code(hf_sem_available(sem, &permits), SEM_NAME, 100, 0);
 }
 
-/* With or without memory for a subscription, a waiter gets what is given back. */
-static void wait_for_permits(struct scene *s, hf_sem *sem) {
-    struct waiter waiter;
-    cmd_ok(scene_server(), "SET " SEM_NAME " 0");
-    waiter_acquire(&waiter, sem, 1, HANG_MS, NULL);
-    sleep_ms(2);
-    assert_int_equal(hf_sem_release(s->rival_sem, 1), HF_OK);
-    assert_true_code(waiter_join(&waiter), SEM_NAME, 1, -1);
+/* It has looked once, or has ended for want of memory. */
+static void wait_tried(struct world_caller *waiter, long long attempts) {
+    assert_true(WAIT_FOR(
+        atomic_load(&waiter->done) || server_calls(world_server(), "evalsha") > attempts, HANG_MS));
 }
 
-static void use_a_latch(struct scene *s, hf_latch *latch) {
-    struct waiter waiter;
+/* With or without memory for a subscription, a waiter gets what is given back. */
+static void wait_for_permits(struct world *w, hf_sem *sem) {
+    struct world_caller waiter;
+    cmd_ok(world_server(), "SET " SEM_NAME " 0");
+    long long attempts = server_calls(world_server(), "evalsha");
+    world_call_sem(&waiter, sem, 1, HANG_MS, NULL);
+    wait_tried(&waiter, attempts);
+    assert_int_equal(hf_sem_release(w->rival_sem, 1), HF_OK);
+    assert_true_code(world_join(&waiter), SEM_NAME, 1, -1);
+}
+
+static void use_a_latch(struct world *w, hf_latch *latch) {
+    struct world_caller waiter;
     int64_t count;
-    cmd_ok(scene_server(), "SET " LATCH_NAME " 5");
+    cmd_ok(world_server(), "SET " LATCH_NAME " 5");
     assert_true_code(hf_latch_count_down(latch), LATCH_NAME, 5, -1);
-    cmd_ok(scene_server(), "SET " LATCH_NAME " 1");
+    cmd_ok(world_server(), "SET " LATCH_NAME " 1");
     assert_true_code(hf_latch_count(latch, &count), LATCH_NAME, 1, 0);
-    waiter_await(&waiter, latch, HANG_MS, NULL);
-    sleep_ms(2);
-    assert_int_equal(hf_latch_count_down(s->rival_latch), HF_OK);
-    int err = waiter_join(&waiter);
+    long long attempts = server_calls(world_server(), "evalsha");
+    world_call_latch(&waiter, latch, HANG_MS, NULL);
+    wait_tried(&waiter, attempts);
+    assert_int_equal(hf_latch_count_down(w->rival_latch), HF_OK);
+    int err = world_join(&waiter);
     assert_true(err == HF_OK || err == HF_ENOMEM || err == HF_EUNREACH);
 }
 
 /* True: the failing call was reached. */
-static bool play(struct scene *s, long fail_at) {
+static bool play(struct world *w, long fail_at) {
     struct memory memory = {.fail_at = fail_at};
-    hf_options options = scene_options();
+    hf_options options = world_options();
     hf_client *client = NULL;
     hf_sem *sem = NULL;
     hf_latch *latch = NULL;
     options.allocator = memory_allocator(&memory);
-    int err = hf_open(server_url(s->server), &options, &client);
+    int err = hf_open(server_url(w->server), &options, &client);
     if (err == HF_OK)
         err = hf_sem_new_bytes(client, SEM_NAME, strlen(SEM_NAME), &sem);
     if (err == HF_OK)
         err = hf_latch_new_bytes(client, LATCH_NAME, strlen(LATCH_NAME), &latch);
     if (err == HF_OK) {
         change_a_semaphore(sem);
-        wait_for_permits(s, sem);
-        use_a_latch(s, latch);
+        wait_for_permits(w, sem);
+        use_a_latch(w, latch);
     } else {
         assert_int_equal(err, HF_ENOMEM);
     }
@@ -97,18 +106,11 @@ static bool play(struct scene *s, long fail_at) {
     return atomic_load(&memory.calls) >= fail_at;
 }
 
-static void U65_memory_runs_out(void **state) {
-    (void)state;
-    struct scene s;
-    scene_begin(&s, NULL);
+OBJECTS_CASE(U65_memory_runs_out) {
     long step = 1;
-    while (play(&s, step))
+    while (play(w, step))
         assert_true(++step < STEPS_MAX);
     assert_true(step > 20);
-    scene_end(&s);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(U65_memory_runs_out)};
-    return cmocka_run_group_tests(tests, scene_start_server, scene_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

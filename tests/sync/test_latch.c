@@ -6,7 +6,9 @@
  * Waits that are to end are waits for ever, with the test's own limit. Where a message must have
  * ended a wait, it has to end before the poll, which comes after ten seconds.
  */
-#include "sync/scene.h"
+#include "support/case.h"
+#include "support/crowd.h"
+#include "sync/objects.h"
 
 #include <stdio.h>
 
@@ -26,40 +28,31 @@ static void assert_count(hf_latch *latch, int64_t expected) {
 
 /* ---- The rows ---- */
 
-static void C188_await_is_over_in_time(void **state) {
-    (void)state;
-    struct scene s;
-    struct waiter waiter;
-    scene_begin(&s, NULL);
-    set(s.latch, 1);
-    waiter_await(&waiter, s.latch, HANG_MS, NULL);
-    assert_true(scene_wait_latch(&s, 2, 1));
+OBJECTS_CASE(C188_await_is_over_in_time) {
+    struct world_caller waiter;
+    set(w->latch, 1);
+    world_call_latch(&waiter, w->latch, HANG_MS, NULL);
+    assert_true(object_wait_latch(w, 2, 1));
     assert_false(atomic_load(&waiter.done));
-    assert_int_equal(hf_latch_count_down(s.rival_latch), HF_OK);
-    assert_int_equal(waiter_join(&waiter), HF_OK);
+    assert_int_equal(hf_latch_count_down(w->rival_latch), HF_OK);
+    assert_int_equal(world_join(&waiter), HF_OK);
     assert_true(waiter.took_ms < POLL_MS);
-    assert_count(s.latch, 0);
-    assert_true(scene_wait_no_channels(HANG_MS));
-    scene_end(&s);
+    assert_count(w->latch, 0);
+    assert_true(object_wait_no_channels(HANG_MS));
 }
 
-static void C189_await_times_out(void **state) {
-    (void)state;
-    FOR_EACH_FORM(form) {
-        struct scene s;
-        scene_begin(&s, NULL);
-        set(s.latch, 1);
-        int64_t start_ms = now_ms();
-        assert_int_equal(form->await(&s, PASSING_MS), HF_ETIMEDOUT);
-        assert_true(now_ms() - start_ms >= PASSING_MS);
-        assert_int_equal(form->await(&s, 0), HF_EBUSY);
-        assert_count(s.latch, 1);
-        hf_stats stats = scene_stats(s.client);
-        assert_int_equal(stats.timed_out, 2);
-        assert_int_equal(stats.acquired, 0);
-        assert_int_equal(stats.unknowns, 0);
-        scene_end(&s);
-    }
+ROW_CASES_IN(C189_await_times_out, form, object_forms, struct world, w, objects_begin, world_end,
+             NULL) {
+    set(w->latch, 1);
+    int64_t start_ms = now_ms();
+    assert_int_equal(form->await(w, PASSING_MS), HF_ETIMEDOUT);
+    assert_true(now_ms() - start_ms >= PASSING_MS);
+    assert_int_equal(form->await(w, 0), HF_EBUSY);
+    assert_count(w->latch, 1);
+    hf_stats stats = world_stats(w->client);
+    assert_int_equal(stats.timed_out, 2);
+    assert_int_equal(stats.acquired, 0);
+    assert_int_equal(stats.unknowns, 0);
 }
 
 static void count_callback(hf_op *op, const hf_result *result, void *user) {
@@ -72,348 +65,310 @@ static bool are_five(void *arg) {
     return atomic_load((atomic_int *)arg) == 5;
 }
 
-static void C190_C197_all_who_wait_are_told_once(void **state) {
-    (void)state;
-    struct scene s;
+CASE(C190_C197_all_waiters_are_notified_once) {
+    struct world w;
     atomic_int done = 0;
-    scene_begin(&s, NULL);
-    set(s.latch, 5);
+    objects_begin(&w, NULL);
+    set(w.latch, 5);
     for (int i = 0; i < 5; i++)
-        assert_int_equal(hf_latch_await_start(s.latch, NULL, count_callback, &done, NULL), HF_OK);
-    assert_true(scene_wait_latch(&s, 10, 5));
+        assert_int_equal(hf_latch_await_start(w.latch, NULL, count_callback, &done, NULL), HF_OK);
+    assert_true(object_wait_latch(&w, 10, 5));
     for (int i = 0; i < 5; i++) {
         assert_int_equal(atomic_load(&done), 0);
-        assert_int_equal(hf_latch_count_down(s.rival_latch), HF_OK);
+        assert_int_equal(hf_latch_count_down(w.rival_latch), HF_OK);
     }
     assert_true(wait_until(are_five, &done, POLL_MS - 1000));
-    assert_count(s.latch, 0);
-    scene_end(&s);
+    assert_count(w.latch, 0);
+    world_end(&w);
     assert_int_equal(atomic_load(&done), 5);
 }
 
-static void C191_count_down(void **state) {
-    (void)state;
-    FOR_EACH_FORM(form) {
-        struct scene s;
-        scene_begin(&s, NULL);
-        assert_int_equal(form->await(&s, HF_FOREVER), HF_OK); /* never set: open */
-        assert_int_equal(form->count_down(&s), HF_OK);
-        assert_int_equal(server_things(s.server), 0);
-        set(s.latch, 2);
-        assert_int_equal(form->count_down(&s), HF_OK);
-        assert_count(s.latch, 1);
-        assert_int_equal(form->count_down(&s), HF_OK);
-        assert_count(s.latch, 0);
-        assert_int_equal(form->await(&s, HF_FOREVER), HF_OK);
-        assert_int_equal(form->count_down(&s), HF_OK);
-        assert_count(s.latch, 0);
-        assert_int_equal(form->await(&s, 0), HF_OK);
-        server_drop(s.server, LATCH_PROOF);
-        assert_int_equal(server_things(s.server), 0);
-        scene_end(&s);
-    }
+ROW_CASES_IN(C191_count_down, form, object_forms, struct world, w, objects_begin, world_end, NULL) {
+    assert_int_equal(form->await(w, HF_FOREVER), HF_OK); /* never set: open */
+    assert_int_equal(form->count_down(w), HF_OK);
+    assert_int_equal(server_things(w->server), 0);
+    set(w->latch, 2);
+    assert_int_equal(form->count_down(w), HF_OK);
+    assert_count(w->latch, 1);
+    assert_int_equal(form->count_down(w), HF_OK);
+    assert_count(w->latch, 0);
+    assert_int_equal(form->await(w, HF_FOREVER), HF_OK);
+    assert_int_equal(form->count_down(w), HF_OK);
+    assert_count(w->latch, 0);
+    assert_int_equal(form->await(w, 0), HF_OK);
+    server_drop(w->server, LATCH_PROOF);
+    assert_int_equal(server_things(w->server), 0);
 }
 
-static void C192_C193_delete(void **state) {
-    (void)state;
-    struct scene s;
+OBJECTS_CASE(C192_C193_delete) {
     bool deleted = false;
-    scene_begin(&s, NULL);
-    set(s.latch, 1);
-    assert_int_equal(hf_latch_delete(s.latch, &deleted), HF_OK);
+    set(w->latch, 1);
+    assert_int_equal(hf_latch_delete(w->latch, &deleted), HF_OK);
     assert_true(deleted);
-    assert_int_equal(hf_latch_delete(s.latch, &deleted), HF_OK);
+    assert_int_equal(hf_latch_delete(w->latch, &deleted), HF_OK);
     assert_false(deleted);
-    scene_end(&s);
 }
 
-static void C194_C195_set_and_count(void **state) {
-    (void)state;
-    struct scene s;
+OBJECTS_CASE(C194_C195_set_and_count) {
     bool was_set = true;
-    scene_begin(&s, NULL);
-    assert_count(s.latch, 0);
-    set(s.latch, 1);
-    assert_int_equal(hf_latch_try_set(s.latch, 2, &was_set), HF_OK);
+    assert_count(w->latch, 0);
+    set(w->latch, 1);
+    assert_int_equal(hf_latch_try_set(w->latch, 2, &was_set), HF_OK);
     assert_false(was_set);
-    assert_count(s.latch, 1);
-    scene_end(&s);
+    assert_count(w->latch, 1);
 }
 
-static void the_largest_count_and_what_is_below_zero(void **state) {
-    (void)state;
-    struct scene s;
-    server_redis_only(scene_server(), "numbers are of 32 bits there");
-    scene_begin(&s, NULL);
+CASE(the_largest_count_and_negative_ones) {
+    struct world w;
+    server_redis_only(world_server(), "numbers are of 32 bits there");
+    objects_begin(&w, NULL);
     /* What an older client has left of a count is an open latch. */
-    cmd_ok(s.server, "SET " LATCH_NAME " -1");
-    assert_count(s.latch, 0);
-    assert_int_equal(hf_latch_await(s.latch), HF_OK);
-    set(s.latch, ((int64_t)1 << 53) - 1);
-    assert_count(s.latch, ((int64_t)1 << 53) - 1);
-    scene_end(&s);
+    cmd_ok(w.server, "SET " LATCH_NAME " -1");
+    assert_count(w.latch, 0);
+    assert_int_equal(hf_latch_await(w.latch), HF_OK);
+    set(w.latch, ((int64_t)1 << 53) - 1);
+    assert_count(w.latch, ((int64_t)1 << 53) - 1);
+    world_end(&w);
 }
 
-struct pair {
+enum { EACH = 6 };
+
+struct pairs {
+    struct crowd crowd;
     hf_client *client;
-    atomic_int *counter;
-    int awaiting, wrong;
+    atomic_int counter;
 };
 
-static void *count_or_await(void *arg) {
-    struct pair *pair = arg;
-    hf_latch *latch = scene_latch(pair->client);
-    if (pair->awaiting) {
-        int64_t count = -1;
-        pair->wrong += hf_latch_await_for(latch, HANG_MS) != HF_OK;
-        pair->wrong += hf_latch_count(latch, &count) != HF_OK || count != 0;
-        pair->wrong += atomic_load(pair->counter) != pair->awaiting;
-    } else {
-        atomic_fetch_add(pair->counter, 1);
-        pair->wrong += hf_latch_count_down(latch) != HF_OK;
-    }
+static void *await(void *arg) {
+    struct pairs *pairs = arg;
+    hf_latch *latch = object_latch(pairs->client);
+    int64_t count = -1;
+    crowd_expect(&pairs->crowd, hf_latch_await_for(latch, HANG_MS) == HF_OK);
+    crowd_expect(&pairs->crowd, hf_latch_count(latch, &count) == HF_OK && count == 0);
+    crowd_expect(&pairs->crowd, atomic_load(&pairs->counter) == EACH);
     hf_latch_free(latch);
     return NULL;
 }
 
-static void C196_as_many_waiters_as_counters(void **state) {
-    (void)state;
-    enum { EACH = 6, ALL = 2 * EACH };
-    struct scene s;
-    struct pair pair[ALL];
-    pthread_t thread[ALL];
-    atomic_int counter = 0;
-    scene_begin(&s, NULL);
-    set(s.rival_latch, EACH);
-    for (int i = 0; i < ALL; i++) {
-        pair[i] = (struct pair){s.client, &counter, i % 2 == 0 ? EACH : 0, 0};
-        assert_int_equal(pthread_create(&thread[i], NULL, count_or_await, &pair[i]), 0);
-    }
-    for (int i = 0; i < ALL; i++) {
-        pthread_join(thread[i], NULL);
-        assert_int_equal(pair[i].wrong, 0);
-    }
-    scene_end(&s);
+static void *count_down(void *arg) {
+    struct pairs *pairs = arg;
+    hf_latch *latch = object_latch(pairs->client);
+    atomic_fetch_add(&pairs->counter, 1);
+    crowd_expect(&pairs->crowd, hf_latch_count_down(latch) == HF_OK);
+    hf_latch_free(latch);
+    return NULL;
+}
+
+OBJECTS_CASE(C196_as_many_waiters_as_counters) {
+    struct pairs pairs = {.client = w->client};
+    set(w->rival_latch, EACH);
+    for (int i = 0; i < 2 * EACH; i++)
+        crowd_add(&pairs.crowd, i % 2 == 0 ? await : count_down, &pairs);
+    crowd_join(&pairs.crowd);
+    assert_int_equal(atomic_load(&pairs.crowd.failures), 0);
 }
 
 /* ---- Deleted, generations ---- */
 
-static void U79_deleted_under_waiters(void **state) {
-    (void)state;
-    struct scene s;
-    struct waiter waiter[3];
-    scene_begin(&s, NULL);
-    set(s.latch, 3);
+OBJECTS_CASE(U79_deleted_under_waiters) {
+    struct world_caller waiter[3];
+    set(w->latch, 3);
     for (int i = 0; i < 3; i++)
-        waiter_await(&waiter[i], s.latch, HF_FOREVER, NULL);
-    assert_true(scene_wait_latch(&s, 6, 3));
-    assert_int_equal(hf_latch_delete(s.rival_latch, NULL), HF_OK);
+        world_call_latch(&waiter[i], w->latch, HF_FOREVER, NULL);
+    assert_true(object_wait_latch(w, 6, 3));
+    assert_int_equal(hf_latch_delete(w->rival_latch, NULL), HF_OK);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(waiter_join(&waiter[i]), HF_OK);
+        assert_int_equal(world_join(&waiter[i]), HF_OK);
         assert_true(waiter[i].took_ms < POLL_MS);
     }
-    scene_end(&s);
 }
 
 /* As Redisson deletes: its message says "closed anew". */
-static void U79_deleted_by_java_under_waiters(void **state) {
-    (void)state;
-    server_redis_only(scene_server(), "the message is Redisson's");
-    struct scene s;
-    struct waiter waiter;
-    scene_begin(&s, NULL);
-    set(s.latch, 3);
-    waiter_await(&waiter, s.latch, HF_FOREVER, NULL);
-    assert_true(scene_wait_latch(&s, 2, 1));
-    cmd_ok(s.server, "MULTI");
-    cmd_ok(s.server, "DEL " LATCH_NAME);
-    cmd_ok(s.server, "PUBLISH " LATCH_CHANNEL " 1");
-    cmd_ok(s.server, "EXEC");
-    assert_int_equal(waiter_join(&waiter), HF_OK);
+CASE(U79_deleted_by_java_under_waiters) {
+    server_redis_only(world_server(), "the message is Redisson's");
+    struct world w;
+    struct world_caller waiter;
+    objects_begin(&w, NULL);
+    set(w.latch, 3);
+    world_call_latch(&waiter, w.latch, HF_FOREVER, NULL);
+    assert_true(object_wait_latch(&w, 2, 1));
+    cmd_ok(w.server, "MULTI");
+    cmd_ok(w.server, "DEL " LATCH_NAME);
+    cmd_ok(w.server, "PUBLISH " LATCH_CHANNEL " 1");
+    cmd_ok(w.server, "EXEC");
+    assert_int_equal(world_join(&waiter), HF_OK);
     assert_true(waiter.took_ms < POLL_MS);
-    scene_end(&s);
+    world_end(&w);
 }
 
 /* All are let go by the end of the generation they waited for, though none can look before the next
- * has begun: whoever opens or closes the latch with this library leaves a proof. */
-static void not_trapped_by_the_next_generation(void **state) {
-    (void)state;
-    server_redis_only(scene_server(), "it is made of scripts");
+ * has begun: the client that opens or closes the latch with this library leaves a proof. */
+ROW_CASES(not_trapped_by_the_next_generation, form, object_forms) {
+    server_redis_only(world_server(), "it is made of scripts");
     enum { WAITERS = 4 };
-    static const enum scene_hand hands[][2] = {
-        {SCENE_OURS, SCENE_OURS}, {SCENE_OURS, SCENE_JAVAS}, {SCENE_JAVAS, SCENE_OURS}};
-    FOR_EACH_FORM(form)
+    static const enum object_hand hands[][2] = {
+        {LATCH_OURS, LATCH_OURS}, {LATCH_OURS, LATCH_JAVAS}, {LATCH_JAVAS, LATCH_OURS}};
     for (size_t hand = 0; hand < sizeof hands / sizeof *hands; hand++) {
-        struct scene s;
-        struct waiter waiters[WAITERS];
-        scene_begin(&s, NULL);
-        set(s.latch, 1);
+        struct world w;
+        struct world_caller waiters[WAITERS];
+        objects_begin(&w, NULL);
+        set(w.latch, 1);
         for (int i = 0; i < WAITERS; i++)
-            waiter_await(&waiters[i], s.latch, HF_FOREVER, NULL);
-        assert_true(scene_wait_asleep(&s, SCENE_LOOK, (size_t)2 * WAITERS, HANG_MS));
-        assert_int_equal(form->await(&s, PASSING_MS), HF_ETIMEDOUT);
-        scene_next_generation(hands[hand][0], hands[hand][1], 1);
+            world_call_latch(&waiters[i], w.latch, HF_FOREVER, NULL);
+        assert_true(object_wait_asleep(&w, LATCH_LOOK, (size_t)2 * WAITERS, HANG_MS));
+        assert_int_equal(form->await(&w, PASSING_MS), HF_ETIMEDOUT);
+        object_next_generation(hands[hand][0], hands[hand][1], 1);
         for (int i = 0; i < WAITERS; i++) {
-            assert_int_equal(waiter_join(&waiters[i]), HF_OK);
+            assert_int_equal(world_join(&waiters[i]), HF_OK);
             assert_true(waiters[i].took_ms < POLL_MS);
         }
-        assert_count(s.latch, 1);
-        assert_int_equal(form->await(&s, 0), HF_EBUSY); /* who comes now waits for the next one */
-        assert_true(pttl(s.server, LATCH_PROOF) > 0);   /* nothing stays for ever */
-        scene_end(&s);
+        assert_count(w.latch, 1);
+        assert_int_equal(form->await(&w, 0), HF_EBUSY); /* who comes now waits for the next one */
+        assert_true(pttl(w.server, LATCH_PROOF) > 0);   /* nothing stays for ever */
+        world_end(&w);
     }
 }
 
 /* Java opens it and closes it again at once, and leaves no proof: it waits for the next time, as
  * Java's own waiters do; unless the new count is larger than the one it saw. */
-static void java_opens_and_closes_at_once(void **state) {
-    (void)state;
-    server_redis_only(scene_server(), "it is made of keys and messages");
-    struct scene s;
-    struct waiter waiter;
-    scene_begin(&s, NULL);
-    set(s.latch, 2);
-    waiter_await(&waiter, s.latch, HF_FOREVER, NULL);
-    assert_true(scene_wait_latch(&s, 2, 1));
-    scene_next_generation(SCENE_JAVAS, SCENE_JAVAS, 2);
-    assert_true(scene_wait_asleep(&s, SCENE_LOOK, 3, HANG_MS));
-    sleep_ms(100); /* for a wrong end to show */
-    assert_false(atomic_load(&waiter.done));
-    scene_next_generation(SCENE_JAVAS, SCENE_JAVAS, 3);
-    assert_int_equal(waiter_join(&waiter), HF_OK);
+CASE(java_opens_and_closes_at_once) {
+    server_redis_only(world_server(), "it is made of keys and messages");
+    struct world w;
+    struct world_caller waiter;
+    objects_begin(&w, NULL);
+    set(w.latch, 2);
+    world_call_latch(&waiter, w.latch, HF_FOREVER, NULL);
+    assert_true(object_wait_latch(&w, 2, 1));
+    object_next_generation(LATCH_JAVAS, LATCH_JAVAS, 2);
+    assert_true(object_wait_asleep(&w, LATCH_LOOK, 3, HANG_MS));
+    assert_true(HOLDS_FOR(!atomic_load(&waiter.done), 100));
+    object_next_generation(LATCH_JAVAS, LATCH_JAVAS, 3);
+    assert_int_equal(world_join(&waiter), HF_OK);
     assert_true(waiter.took_ms < POLL_MS);
-    scene_end(&s);
+    world_end(&w);
 }
 
-/* Channels are shared by all databases, and anybody can publish: a message is a reason to look. */
-static void a_message_opens_nothing(void **state) {
-    (void)state;
-    server_redis_only(scene_server(), "messages and databases");
+/* All databases share channels, and any client can publish: a message is only a reason to poll. */
+CASE(a_message_opens_nothing) {
+    server_redis_only(world_server(), "messages and databases");
     static const char *const words[] = {"0", "1", "abc", "newCount", ""};
     enum { WORDS = sizeof words / sizeof *words };
     FOR_EACH_FORM(form) {
-        struct scene s;
-        struct waiter waiter;
+        struct world w;
+        struct world_caller waiter;
         hf_client *elsewhere = NULL;
         char url[256];
-        scene_begin(&s, NULL);
-        set(s.latch, 1);
-        waiter_await(&waiter, s.latch, HF_FOREVER, NULL);
-        assert_true(scene_wait_latch(&s, 2, 1));
+        objects_begin(&w, NULL);
+        set(w.latch, 1);
+        world_call_latch(&waiter, w.latch, HF_FOREVER, NULL);
+        assert_true(object_wait_latch(&w, 2, 1));
         for (int i = 0; i < WORDS; i++) {
-            cmd_ok(s.server, "PUBLISH " LATCH_CHANNEL " %s", words[i]);
-            assert_true(scene_wait_asleep(&s, SCENE_LOOK, 3 + (size_t)i, HANG_MS));
+            cmd_ok(w.server, "PUBLISH " LATCH_CHANNEL " %s", words[i]);
+            assert_true(object_wait_asleep(&w, LATCH_LOOK, 3 + (size_t)i, HANG_MS));
         }
-        snprintf(url, sizeof url, "%s?db=1", server_url(s.server));
+        snprintf(url, sizeof url, "%s?db=1", server_url(w.server));
         assert_int_equal(hf_open(url, NULL, &elsewhere), HF_OK);
-        hf_latch *namesake = scene_latch(elsewhere);
+        hf_latch *namesake = object_latch(elsewhere);
         set(namesake, 1);
         assert_int_equal(hf_latch_count_down(namesake), HF_OK);
         /* two messages, which may be one reason to look */
-        assert_true(scene_wait_asleep(&s, SCENE_LOOK, 2 + WORDS + 1, HANG_MS));
-        assert_int_equal(form->await(&s, PASSING_MS), HF_ETIMEDOUT);
+        assert_true(object_wait_asleep(&w, LATCH_LOOK, 2 + WORDS + 1, HANG_MS));
+        assert_int_equal(form->await(&w, PASSING_MS), HF_ETIMEDOUT);
         assert_false(atomic_load(&waiter.done));
-        assert_int_equal(form->count_down(&s), HF_OK);
-        assert_int_equal(waiter_join(&waiter), HF_OK);
+        assert_int_equal(form->count_down(&w), HF_OK);
+        assert_int_equal(world_join(&waiter), HF_OK);
         assert_true(waiter.took_ms < POLL_MS);
         hf_latch_free(namesake);
         assert_int_equal(hf_close(elsewhere), HF_OK);
-        scene_end(&s);
+        world_end(&w);
     }
 }
 
 /* What version 0.1 asked to be granted for latches is enough, for the proof as well. */
-static void the_access_list_of_0_1_is_enough(void **state) {
-    (void)state;
-    server_redis_only(scene_server(), "an access list of Redis");
-    struct scene s;
-    struct waiter waiter;
+CASE(the_access_list_of_0_1_is_enough) {
+    server_redis_only(world_server(), "an access list of Redis");
+    struct world w;
+    struct world_caller waiter;
     hf_client *client = NULL;
     hf_latch *latch = NULL;
-    hf_options options = scene_options();
-    scene_begin(&s, NULL);
-    cmd_ok(s.server, "ACL SETUSER locks on >secret resetchannels ~app:* "
+    hf_options options = world_options();
+    objects_begin(&w, NULL);
+    cmd_ok(w.server, "ACL SETUSER locks on >secret resetchannels ~app:* "
                      "&redisson_lock__channel:{app:* +eval +evalsha +time +exists +hexists +hmget "
                      "+hset +pttl +pexpire +del +publish +subscribe +unsubscribe +ping +hget "
                      "+hgetall +type +select +client|setname +client|list +info "
                      "~{app:* &redisson_countdownlatch__channel__{app:* +get +set +decr");
     options.user = "locks";
     options.password = "secret";
-    assert_int_equal(hf_open(server_url(s.server), &options, &client), HF_OK);
+    assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
     assert_int_equal(hf_latch_new_bytes(client, "app:ready", 9, &latch), HF_OK);
     set(latch, 1);
-    waiter_await(&waiter, latch, HF_FOREVER, NULL);
-    while (cmd_int(s.server, "EVAL %s 0", "return #redis.call('pubsub', 'channels')") == 0)
-        sleep_ms(1);
+    world_call_latch(&waiter, latch, HF_FOREVER, NULL);
+    assert_true(WAIT_FOR(
+        cmd_int(w.server, "EVAL %s 0", "return #redis.call('pubsub', 'channels')") != 0, HANG_MS));
     assert_int_equal(hf_latch_count_down(latch), HF_OK);
-    assert_true(key_exists(s.server, "{app:ready}:holdfast_latch"));
+    assert_true(key_exists(w.server, "{app:ready}:holdfast_latch"));
     set(latch, 1);
-    assert_int_equal(waiter_join(&waiter), HF_OK);
+    assert_int_equal(world_join(&waiter), HF_OK);
     assert_true(waiter.took_ms < POLL_MS);
     assert_int_equal(hf_latch_delete(latch, NULL), HF_OK);
     hf_latch_free(latch);
     assert_int_equal(hf_close(client), HF_OK);
-    cmd_ok(s.server, "ACL DELUSER locks");
-    scene_end(&s);
+    cmd_ok(w.server, "ACL DELUSER locks");
+    world_end(&w);
 }
 
 /* A message of the generation before arrives late, when the next is closed and somebody waits for
  * that: it must not let it go. The one that waited since before is let go by the same message. */
-static void an_old_message_opens_nothing(void **state) {
-    (void)state;
-    server_redis_only(scene_server(), "messages that are late");
-    struct scene s;
-    struct waiter old, new;
-    scene_begin(&s, NULL);
-    set(s.latch, 1);
-    waiter_await(&old, s.latch, HF_FOREVER, NULL);
-    assert_true(scene_wait_latch(&s, 2, 1));
-    assert_int_equal(proxy_freeze_connections(s.proxy, SCENE_SUBSCRIBE), 1);
-    scene_next_generation(SCENE_OURS, SCENE_OURS, 1);
-    waiter_await(&new, s.latch, HF_FOREVER, NULL);
-    assert_true(scene_wait_asleep(&s, SCENE_LOOK, 4, HANG_MS));
+CASE(an_old_message_opens_nothing) {
+    server_redis_only(world_server(), "messages that are late");
+    struct world w;
+    struct world_caller old, new;
+    objects_begin(&w, NULL);
+    set(w.latch, 1);
+    world_call_latch(&old, w.latch, HF_FOREVER, NULL);
+    assert_true(object_wait_latch(&w, 2, 1));
+    assert_int_equal(proxy_freeze_connections(w.proxy, WORLD_SUBSCRIBE), 1);
+    object_next_generation(LATCH_OURS, LATCH_OURS, 1);
+    world_call_latch(&new, w.latch, HF_FOREVER, NULL);
+    assert_true(object_wait_asleep(&w, LATCH_LOOK, 4, HANG_MS));
     assert_false(atomic_load(&old.done));
-    proxy_heal(s.proxy);
-    assert_int_equal(waiter_join(&old), HF_OK);
+    proxy_heal(w.proxy);
+    assert_int_equal(world_join(&old), HF_OK);
     assert_true(old.took_ms < POLL_MS);
     /* It was told, too, has looked, and waits on. */
-    assert_true(scene_wait_asleep(&s, SCENE_LOOK, 6, HANG_MS));
-    sleep_ms(100); /* for a wrong end to show */
-    assert_false(atomic_load(&new.done));
-    assert_int_equal(hf_latch_count_down(s.rival_latch), HF_OK);
-    assert_int_equal(waiter_join(&new), HF_OK);
+    assert_true(object_wait_asleep(&w, LATCH_LOOK, 6, HANG_MS));
+    assert_true(HOLDS_FOR(!atomic_load(&new.done), 100));
+    assert_int_equal(hf_latch_count_down(w.rival_latch), HF_OK);
+    assert_int_equal(world_join(&new), HF_OK);
     assert_true(new.took_ms < POLL_MS);
-    scene_end(&s);
+    world_end(&w);
 }
 
 /* ---- The rules of every call ---- */
 
-static void zero_and_negative_counts_are_refused(void **state) {
-    (void)state;
-    struct scene s;
+OBJECTS_CASE(zero_and_negative_counts_are_refused) {
     hf_latch *latch = NULL;
     hf_op *op = NULL;
     hf_wait_options options = HF_WAIT_INIT;
-    scene_begin(&s, NULL);
-    assert_int_equal(hf_latch_try_set(s.latch, 0, NULL), HF_EINVAL);
-    assert_int_equal(hf_latch_try_set(s.latch, -1, NULL), HF_EINVAL);
-    assert_int_equal(hf_latch_try_set(s.latch, (int64_t)1 << 53, NULL), HF_EINVAL);
-    assert_int_equal(hf_latch_try_set_start(s.latch, 0, NULL, NULL, &op), HF_EINVAL);
+    assert_int_equal(hf_latch_try_set(w->latch, 0, NULL), HF_EINVAL);
+    assert_int_equal(hf_latch_try_set(w->latch, -1, NULL), HF_EINVAL);
+    assert_int_equal(hf_latch_try_set(w->latch, (int64_t)1 << 53, NULL), HF_EINVAL);
+    assert_int_equal(hf_latch_try_set_start(w->latch, 0, NULL, NULL, &op), HF_EINVAL);
     assert_int_equal(hf_last_error()->code, HF_EINVAL);
     assert_int_equal(hf_latch_new_bytes(NULL, "x", 1, &latch), HF_EINVAL);
-    assert_int_equal(hf_latch_new_bytes(s.client, "", 0, &latch), HF_EINVAL);
-    assert_int_equal(hf_latch_new_bytes(s.client, "x", 1, NULL), HF_EINVAL);
+    assert_int_equal(hf_latch_new_bytes(w->client, "", 0, &latch), HF_EINVAL);
+    assert_int_equal(hf_latch_new_bytes(w->client, "x", 1, NULL), HF_EINVAL);
     assert_int_equal(hf_latch_try_set(NULL, 1, NULL), HF_EINVAL);
     assert_int_equal(hf_latch_count_down(NULL), HF_EINVAL);
     assert_int_equal(hf_latch_count(NULL, NULL), HF_EINVAL);
     assert_int_equal(hf_latch_delete(NULL, NULL), HF_EINVAL);
     assert_int_equal(hf_latch_await(NULL), HF_EINVAL);
-    assert_int_equal(hf_latch_await_for(s.latch, -2), HF_EINVAL);
+    assert_int_equal(hf_latch_await_for(w->latch, -2), HF_EINVAL);
     options.size = 1;
-    assert_int_equal(hf_latch_await_with(s.latch, &options), HF_EINVAL);
+    assert_int_equal(hf_latch_await_with(w->latch, &options), HF_EINVAL);
     hf_latch_free(NULL);
-    assert_int_equal(server_things(s.server), 0);
-    scene_end(&s);
+    assert_int_equal(server_things(w->server), 0);
 }
 
 static void every_change_refuses(hf_latch *latch, int expected) {
@@ -430,135 +385,119 @@ static void every_call_refuses(hf_latch *latch, int expected) {
     assert_int_equal(hf_latch_count(latch, &count), expected);
 }
 
-static void U67_U68_what_is_something_else(void **state) {
-    (void)state;
-    server_redis_only(scene_server(), "other types of keys");
-    struct scene s;
+CASE(U67_U68_other_keys_are_refused) {
+    server_redis_only(world_server(), "other types of keys");
+    struct world w;
     hf_lock *lock = NULL;
-    scene_begin(&s, NULL);
-    cmd_ok(s.server, "RPUSH " LATCH_NAME " 1");
-    every_call_refuses(s.latch, HF_EWRONGTYPE);
-    cmd_ok(s.server, "SET " LATCH_NAME " many");
-    every_call_refuses(s.latch, HF_EWRONGTYPE);
-    cmd_ok(s.server, "DEL " LATCH_NAME);
-    assert_int_equal(hf_lock_new(s.client, LATCH_NAME, &lock), HF_OK);
+    objects_begin(&w, NULL);
+    cmd_ok(w.server, "RPUSH " LATCH_NAME " 1");
+    every_call_refuses(w.latch, HF_EWRONGTYPE);
+    cmd_ok(w.server, "SET " LATCH_NAME " many");
+    every_call_refuses(w.latch, HF_EWRONGTYPE);
+    cmd_ok(w.server, "DEL " LATCH_NAME);
+    assert_int_equal(hf_lock_new(w.client, LATCH_NAME, &lock), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    every_call_refuses(s.latch, HF_EWRONGTYPE);
+    every_call_refuses(w.latch, HF_EWRONGTYPE);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     hf_lock_free(lock);
-    scene_end(&s);
+    world_end(&w);
 }
 
 /* Permits with leases are seen while any are taken, and as long as something of them is left. */
-static void U67_U68_permits_that_are_taken(void **state) {
-    (void)state;
-    server_redis_only(scene_server(), "keys of permits beside the key of a latch");
-    struct scene s;
+CASE(U67_U68_permits_that_are_taken) {
+    server_redis_only(world_server(), "keys of permits beside the key of a latch");
+    struct world w;
     hf_permits *permits = NULL;
     hf_permit_id id;
     bool done;
-    scene_begin(&s, NULL);
-    assert_int_equal(hf_permits_new_bytes(s.client, LATCH_NAME, strlen(LATCH_NAME), &permits),
+    objects_begin(&w, NULL);
+    assert_int_equal(hf_permits_new_bytes(w.client, LATCH_NAME, strlen(LATCH_NAME), &permits),
                      HF_OK);
     assert_int_equal(hf_permits_set(permits, 2), HF_OK);
     assert_int_equal(hf_permits_acquire(permits, &id), HF_OK);
-    every_change_refuses(s.latch, HF_EWRONGTYPE);
+    every_change_refuses(w.latch, HF_EWRONGTYPE);
     assert_non_null(strstr(hf_last_error()->text, "are taken under this name"));
-    assert_int_equal(scene_number(LATCH_NAME), 1);
-    cmd_ok(s.server, "DEL " LATCH_NAME);
-    every_change_refuses(s.latch, HF_EWRONGTYPE);
+    assert_int_equal(object_number(LATCH_NAME), 1);
+    cmd_ok(w.server, "DEL " LATCH_NAME);
+    every_change_refuses(w.latch, HF_EWRONGTYPE);
     assert_non_null(strstr(hf_last_error()->text, "delete them first"));
     assert_int_equal(hf_permits_delete(permits, &done), HF_OK);
     assert_true(done);
-    assert_int_equal(hf_latch_try_set(s.latch, 1, &done), HF_OK);
+    assert_int_equal(hf_latch_try_set(w.latch, 1, &done), HF_OK);
     assert_true(done);
     hf_permits_free(permits);
-    scene_end(&s);
+    world_end(&w);
 }
 
 static int child_of_fork(void *arg) {
-    struct scene *s = arg;
+    struct world *w = arg;
     int64_t count;
-    if (hf_latch_await(s->latch) != HF_EFORKED || hf_latch_count_down(s->latch) != HF_EFORKED ||
-        hf_latch_count(s->latch, &count) != HF_EFORKED)
+    if (hf_latch_await(w->latch) != HF_EFORKED || hf_latch_count_down(w->latch) != HF_EFORKED ||
+        hf_latch_count(w->latch, &count) != HF_EFORKED)
         return 1;
-    hf_latch_free(s->latch);
-    hf_close(s->client);
+    hf_latch_free(w->latch);
+    hf_close(w->client);
     return 0;
 }
 
-static void a_forked_child_is_refused(void **state) {
-    (void)state;
-    struct scene s;
-    scene_begin(&s, NULL);
-    set(s.latch, 1);
-    assert_true(expect_exit(run_child(child_of_fork, &s), 0, HANG_MS));
-    assert_int_equal(hf_latch_count_down(s.latch), HF_OK);
-    assert_int_equal(hf_latch_await(s.latch), HF_OK);
-    scene_end(&s);
+OBJECTS_CASE(a_forked_child_is_refused) {
+    set(w->latch, 1);
+    assert_true(expect_exit(run_child(child_of_fork, w), 0, HANG_MS));
+    assert_int_equal(hf_latch_count_down(w->latch), HF_OK);
+    assert_int_equal(hf_latch_await(w->latch), HF_OK);
 }
 
-static void U23_scripts_flushed_between_calls(void **state) {
-    (void)state;
-    server_redis_only(scene_server(), "scripts");
-    struct scene s;
-    scene_begin(&s, NULL);
-    cmd_ok(s.server, "SCRIPT FLUSH");
-    set(s.latch, 3);
+CASE(U23_scripts_flushed_between_calls) {
+    server_redis_only(world_server(), "scripts");
+    struct world w;
+    objects_begin(&w, NULL);
+    cmd_ok(w.server, "SCRIPT FLUSH");
+    set(w.latch, 3);
     FOR_EACH_FORM(form) {
-        cmd_ok(s.server, "SCRIPT FLUSH");
-        assert_int_equal(form->count_down(&s), HF_OK);
+        cmd_ok(w.server, "SCRIPT FLUSH");
+        assert_int_equal(form->count_down(&w), HF_OK);
     }
-    assert_count(s.latch, 1);
-    cmd_ok(s.server, "SCRIPT FLUSH");
+    assert_count(w.latch, 1);
+    cmd_ok(w.server, "SCRIPT FLUSH");
     bool deleted = false;
-    assert_int_equal(hf_latch_delete(s.latch, &deleted), HF_OK);
+    assert_int_equal(hf_latch_delete(w.latch, &deleted), HF_OK);
     assert_true(deleted);
-    scene_end(&s);
+    world_end(&w);
 }
 
-static void cancelled(void **state) {
-    (void)state;
-    struct scene s;
-    struct waiter waiter;
+OBJECTS_CASE(cancelled) {
+    struct world_caller waiter;
     hf_cancel *cancel = NULL;
     hf_op *op = NULL;
-    scene_begin(&s, NULL);
-    set(s.latch, 1);
+    set(w->latch, 1);
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
-    waiter_await(&waiter, s.latch, HF_FOREVER, cancel);
-    assert_true(scene_wait_latch(&s, 2, 1));
+    world_call_latch(&waiter, w->latch, HF_FOREVER, cancel);
+    assert_true(object_wait_latch(w, 2, 1));
     hf_cancel_fire(cancel);
-    assert_int_equal(waiter_join(&waiter), HF_ECANCELED);
-    assert_int_equal(hf_latch_await_start(s.latch, NULL, NULL, NULL, &op), HF_OK);
+    assert_int_equal(world_join(&waiter), HF_ECANCELED);
+    assert_int_equal(hf_latch_await_start(w->latch, NULL, NULL, NULL, &op), HF_OK);
     hf_op_cancel(op);
-    assert_int_equal(scene_wait_op(HF_OK, op, NULL), HF_ECANCELED);
-    assert_int_equal(scene_stats(s.client).cancelled, 2);
-    assert_int_equal(scene_stats(s.client).unknowns, 0);
-    assert_true(scene_wait_no_channels(HANG_MS));
-    assert_count(s.latch, 1);
+    assert_int_equal(world_wait_op(HF_OK, op, NULL), HF_ECANCELED);
+    assert_int_equal(world_stats(w->client).cancelled, 2);
+    assert_int_equal(world_stats(w->client).unknowns, 0);
+    assert_true(object_wait_no_channels(HANG_MS));
+    assert_count(w->latch, 1);
     hf_cancel_free(cancel);
-    scene_end(&s);
 }
 
-static void closed_while_it_waits(void **state) {
-    (void)state;
-    struct scene s;
-    struct waiter waiter;
-    scene_begin(&s, NULL);
-    set(s.latch, 1);
-    waiter_await(&waiter, s.latch, HF_FOREVER, NULL);
-    assert_true(scene_wait_latch(&s, 2, 1));
-    assert_int_equal(hf_close(s.client), HF_OK);
-    assert_int_equal(waiter_join(&waiter), HF_ECLOSED);
-    s.client = NULL;
-    scene_end(&s);
+OBJECTS_CASE(closed_while_it_waits) {
+    struct world_caller waiter;
+    set(w->latch, 1);
+    world_call_latch(&waiter, w->latch, HF_FOREVER, NULL);
+    assert_true(object_wait_latch(w, 2, 1));
+    assert_int_equal(hf_close(w->client), HF_OK);
+    assert_int_equal(world_join(&waiter), HF_ECLOSED);
+    w->client = NULL;
 }
 
 /* The names are Redisson's: the channel always has braces of its own. */
-static void names_on_the_wire(void **state) {
-    (void)state;
-    server_redis_only(scene_server(), "names of keys and channels");
+CASE(names_on_the_wire) {
+    server_redis_only(world_server(), "names of keys and channels");
     static const struct {
         const char *prefix, *name, *key, *channel;
     } names[] = {
@@ -566,9 +505,9 @@ static void names_on_the_wire(void **state) {
         {NULL, "a{b}c", "a{b}c", "redisson_countdownlatch__channel__{a{b}c}"},
         {"app:", "a", "app:a", "redisson_countdownlatch__channel__{app:a}"},
     };
-    struct server *server = scene_server();
+    struct server *server = world_server();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        hf_options options = scene_options();
+        hf_options options = world_options();
         hf_client *client = NULL;
         hf_latch *latch = NULL;
         char closed[128], opened[128];
@@ -591,58 +530,26 @@ static void names_on_the_wire(void **state) {
     }
 }
 
-static void every_operation_can_be_started(void **state) {
-    (void)state;
-    struct scene s;
+OBJECTS_CASE(every_operation_can_be_started) {
     hf_op *op = NULL;
     hf_result r = HF_RESULT_INIT;
-    scene_begin(&s, NULL);
-    int err = hf_latch_try_set_start(s.latch, 2, NULL, NULL, &op);
-    assert_int_equal(scene_wait_op(err, op, &r), HF_OK);
+    int err = hf_latch_try_set_start(w->latch, 2, NULL, NULL, &op);
+    assert_int_equal(world_wait_op(err, op, &r), HF_OK);
     assert_int_equal(r.value, 1);
-    err = hf_latch_try_set_start(s.latch, 2, NULL, NULL, &op);
-    assert_int_equal(scene_wait_op(err, op, &r), HF_OK);
+    err = hf_latch_try_set_start(w->latch, 2, NULL, NULL, &op);
+    assert_int_equal(world_wait_op(err, op, &r), HF_OK);
     assert_int_equal(r.value, 0);
-    err = hf_latch_count_down_start(s.latch, NULL, NULL, &op);
-    assert_int_equal(scene_wait_op(err, op, &r), HF_OK);
-    err = hf_latch_count_start(s.latch, NULL, NULL, &op);
-    assert_int_equal(scene_wait_op(err, op, &r), HF_OK);
+    err = hf_latch_count_down_start(w->latch, NULL, NULL, &op);
+    assert_int_equal(world_wait_op(err, op, &r), HF_OK);
+    err = hf_latch_count_start(w->latch, NULL, NULL, &op);
+    assert_int_equal(world_wait_op(err, op, &r), HF_OK);
     assert_int_equal(r.value, 1);
     hf_op *await = NULL;
-    assert_int_equal(hf_latch_await_start(s.latch, NULL, NULL, NULL, &await), HF_OK);
-    err = hf_latch_delete_start(s.latch, NULL, NULL, &op);
-    assert_int_equal(scene_wait_op(err, op, &r), HF_OK);
+    assert_int_equal(hf_latch_await_start(w->latch, NULL, NULL, NULL, &await), HF_OK);
+    err = hf_latch_delete_start(w->latch, NULL, NULL, &op);
+    assert_int_equal(world_wait_op(err, op, &r), HF_OK);
     assert_int_equal(r.value, 1);
-    assert_int_equal(scene_wait_op(HF_OK, await, &r), HF_OK);
-    scene_end(&s);
+    assert_int_equal(world_wait_op(HF_OK, await, &r), HF_OK);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(C188_await_is_over_in_time),
-        cmocka_unit_test(C189_await_times_out),
-        cmocka_unit_test(C190_C197_all_who_wait_are_told_once),
-        cmocka_unit_test(C191_count_down),
-        cmocka_unit_test(C192_C193_delete),
-        cmocka_unit_test(C194_C195_set_and_count),
-        cmocka_unit_test(the_largest_count_and_what_is_below_zero),
-        cmocka_unit_test(C196_as_many_waiters_as_counters),
-        cmocka_unit_test(U79_deleted_under_waiters),
-        cmocka_unit_test(U79_deleted_by_java_under_waiters),
-        cmocka_unit_test(not_trapped_by_the_next_generation),
-        cmocka_unit_test(java_opens_and_closes_at_once),
-        cmocka_unit_test(a_message_opens_nothing),
-        cmocka_unit_test(the_access_list_of_0_1_is_enough),
-        cmocka_unit_test(an_old_message_opens_nothing),
-        cmocka_unit_test(zero_and_negative_counts_are_refused),
-        cmocka_unit_test(U67_U68_what_is_something_else),
-        cmocka_unit_test(U67_U68_permits_that_are_taken),
-        cmocka_unit_test(a_forked_child_is_refused),
-        cmocka_unit_test(U23_scripts_flushed_between_calls),
-        cmocka_unit_test(cancelled),
-        cmocka_unit_test(closed_while_it_waits),
-        cmocka_unit_test(names_on_the_wire),
-        cmocka_unit_test(every_operation_can_be_started),
-    };
-    return cmocka_run_group_tests(tests, scene_start_server, scene_stop_server);
-}
+RUN_CASES(world_start_server, world_stop_server)

@@ -1,8 +1,8 @@
-/* What an engine may have found in a survey, written down by hand, and joined (survey/survey.h). */
+/* What an engine may have found in a survey, written down by hand, and joined (fleet/survey.h). */
 #ifndef HF_TEST_UNIT_FINDINGS_H
 #define HF_TEST_UNIT_FINDINGS_H
 
-#include "survey/survey.h"
+#include "fleet/survey.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -22,12 +22,12 @@ static inline struct hfi_findings *begin(int64_t taken_ms) {
     struct hfi_findings *findings = hfi_findings_new();
     assert_non_null(findings);
     findings->taken_ms = taken_ms;
-    findings->connections_told = true;
-    findings->hearers = 0;
+    findings->connections_known = true;
+    findings->subscribers = 0;
     return findings;
 }
 
-/* `owners` ends with NULL; the first holds, the others wait in line. */
+/* `owners` ends with NULL; the first holds, the others wait in the queue. */
 static inline struct hfi_found_lock *found(struct hfi_findings *findings, const char *name,
                                            const char *const *owners) {
     struct hfi_found_lock *lock = calloc(1, sizeof *lock + strlen(name) + 1);
@@ -56,7 +56,7 @@ static inline void answered(struct hfi_findings *findings, const char *text) {
     *answer = (struct hfi_found_answer){.len = len};
     memcpy(answer->text, text, len + 1);
     hfi_list_push_back(&findings->answers, &answer->link);
-    findings->hearers++;
+    findings->subscribers++;
 }
 
 static inline hf_fleet *join(struct hfi_findings *findings) {

@@ -5,16 +5,13 @@
  * The chance in a sleep is an argument, so every value it can have is looked at. No server, no time
  * passes.
  */
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include <cmocka.h>
-
 #include "base/backoff.h"
-#include "base/chance.h"
-#include "redis/kind.h"
+#include "base/jitter.h"
+#include "redis/kinds/kind.h"
+#include "support/case.h"
 
 #define DICE 200 /* more than any number of naps here: all outcomes of a throw */
 
@@ -32,8 +29,7 @@ static struct range range_of(const struct hfi_backoff *backoff, unsigned naps) {
     return range;
 }
 
-static void C210_sequence_of_sleeps(void **state) {
-    (void)state;
+CASE(C210_sequence_of_sleeps) {
     static const struct hfi_backoff backoff = {.first_ms = 10, .max_ms = 100, .factor = 3};
     static const struct range wanted[] = {{10, 10}, {30, 31}, {90, 92}, {100, 103}, {100, 104}};
     for (unsigned i = 0; i < sizeof wanted / sizeof *wanted; i++) {
@@ -44,10 +40,9 @@ static void C210_sequence_of_sleeps(void **state) {
     assert_int_equal(range_of(&backoff, 2).most_ms, 92); /* there is chance in it */
 }
 
-static void spin_doubles_from_one_to_128(void **state) {
-    (void)state;
+CASE(spin_doubles_from_one_to_128) {
     const struct hfi_backoff *backoff = &hfi_spin_backoff;
-    assert_ptr_equal(hfi_redis_kind_of(&hfi_kind_spin)->waiting, &hfi_waiting_spin);
+    assert_ptr_equal(hfi_redis_kind_of(&hfi_kind_spin)->waiting, &hfi_wait_spin);
     for (unsigned naps = 0; naps < 7; naps++) {
         struct range range = range_of(backoff, naps);
         assert_int_equal(range.least_ms, (int64_t)1 << naps);
@@ -59,11 +54,10 @@ static void spin_doubles_from_one_to_128(void **state) {
         assert_int_equal(range.least_ms, 128);
         assert_int_equal(range.most_ms, 128);
     }
-    assert_ptr_equal(hfi_redis_kind_of(&hfi_kind_plain)->waiting, &hfi_waiting_listen);
+    assert_ptr_equal(hfi_redis_kind_of(&hfi_kind_plain)->waiting, &hfi_wait_subscribe);
 }
 
-static void pauses_are_spread_between_half_and_all(void **state) {
-    (void)state;
+CASE(pauses_are_spread_between_half_and_all) {
     static const struct hfi_backoff backoff = {.first_ms = 20, .max_ms = 100, .factor = 2};
     static const struct range wanted[] = {{10, 20}, {20, 40}, {40, 80}, {50, 100}, {50, 100}};
     for (unsigned i = 0; i < sizeof wanted / sizeof *wanted; i++) {
@@ -80,19 +74,17 @@ static void pauses_are_spread_between_half_and_all(void **state) {
 }
 
 /* What comes out of a clock and an address still fills the whole range. */
-static void dice_fall_on_every_side(void **state) {
-    (void)state;
+CASE(dice_fall_on_every_side) {
     unsigned seen[6] = {0};
     char salts[1000];
     for (size_t i = 0; i < sizeof salts; i++)
-        seen[hfi_throw_dice(&salts[i]) % 6]++;
+        seen[hfi_jitter_bits(&salts[i]) % 6]++;
     for (size_t i = 0; i < 6; i++)
         assert_true(seen[i] > 0);
 }
 
 /* As a handle may want it. */
-static void a_factor_of_one_does_not_grow(void **state) {
-    (void)state;
+CASE(a_factor_of_one_does_not_grow) {
     static const struct hfi_backoff backoff = {.first_ms = 10, .max_ms = 40, .factor = 1};
     static const unsigned naps[] = {0, 1, 7, 29, 30, 1000, UINT32_MAX};
     for (size_t i = 0; i < sizeof naps / sizeof *naps; i++) {
@@ -102,13 +94,4 @@ static void a_factor_of_one_does_not_grow(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(C210_sequence_of_sleeps),
-        cmocka_unit_test(spin_doubles_from_one_to_128),
-        cmocka_unit_test(a_factor_of_one_does_not_grow),
-        cmocka_unit_test(pauses_are_spread_between_half_and_all),
-        cmocka_unit_test(dice_fall_on_every_side),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

@@ -2,19 +2,17 @@
  * The fence check of the protected side: what it lets pass, what it says of the rest, and many
  * threads at one fence. No server.
  */
-#include <setjmp.h>
-#include <stdarg.h>
+#include "support/case.h"
+#include "support/crowd.h"
+
 #include <stddef.h>
 #include <stdint.h>
-
-#include <cmocka.h>
 
 #include <holdfast/holdfast.h>
 #include <pthread.h>
 #include <string.h>
 
-static void fence_lets_nobody_pass_who_comes_late(void **state) {
-    (void)state;
+CASE(fence_refuses_late_tokens) {
     static const struct {
         int64_t token;
         int err;
@@ -42,8 +40,7 @@ static void fence_lets_nobody_pass_who_comes_late(void **state) {
     assert_int_equal(hf_fence_check(NULL, 1), HF_EINVAL);
 }
 
-static void fence_goes_on_from_what_was_stored(void **state) {
-    (void)state;
+CASE(fence_continues_from_the_stored_token) {
     hf_fence fence = {.highest = 41};
     assert_int_equal(hf_fence_check(&fence, 40), HF_ELOST);
     assert_non_null(strstr(hf_last_error()->text, "40"));
@@ -70,27 +67,15 @@ static void *offer(void *arg) {
     return NULL;
 }
 
-static void fence_only_rises_under_many_threads(void **state) {
-    (void)state;
-    pthread_t threads[THREADS];
+CASE(fence_only_rises_under_many_threads) {
+    struct crowd crowd = {0};
     int64_t firsts[THREADS];
     for (int i = 0; i < THREADS; i++) {
         firsts[i] = i + 1;
-        assert_int_equal(pthread_create(&threads[i], NULL, offer, &firsts[i]), 0);
+        crowd_add(&crowd, offer, &firsts[i]);
     }
-    for (int i = 0; i < THREADS; i++) {
-        void *wrong = NULL;
-        assert_int_equal(pthread_join(threads[i], &wrong), 0);
-        assert_null(wrong);
-    }
+    crowd_join(&crowd);
     assert_true(shared.highest == THREADS * TOKENS);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fence_lets_nobody_pass_who_comes_late),
-        cmocka_unit_test(fence_goes_on_from_what_was_stored),
-        cmocka_unit_test(fence_only_rises_under_many_threads),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

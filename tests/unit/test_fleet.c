@@ -1,11 +1,11 @@
 /*
- * Joining the halves of a survey, and deadlocks in it (survey/survey.h), without servers: what is forged,
+ * Joining the halves of a survey, and deadlocks in it (fleet/survey.h), without servers: what is forged,
  * too old, twice or nonsense, and which circles are deadlocks.
  */
+#include "support/case.h"
 #include "unit/findings.h"
 
-static void both_halves_are_one(void **state) {
-    (void)state;
+CASE(both_halves_are_one) {
     struct hfi_findings *findings = begin(1000);
     found(findings, "x", (const char *[]){A ":1", NULL});
     answered(findings, ANSWER(A, "\"new\":{\"a\":[1]},", "", HOLD("x", A ":1")));
@@ -23,8 +23,7 @@ static void both_halves_are_one(void **state) {
 }
 
 /* Times come with an answer, or not, if the client is older; and whatever is said, they add up. */
-static void times_are_told(void **state) {
-    (void)state;
+CASE(times_are_reported) {
     struct hfi_findings *findings = begin(1000);
     answered(findings,
              ANSWER(A,
@@ -58,8 +57,7 @@ static void times_are_told(void **state) {
 }
 
 /* By name, whatever is wrong with some of them. */
-static void times_by_name_are_told(void **state) {
-    (void)state;
+CASE(times_by_name_are_reported) {
     struct hfi_findings *findings = begin(1000);
     answered(
         findings,
@@ -93,8 +91,7 @@ static void times_by_name_are_told(void **state) {
 }
 
 /* Short texts become large structs, so there is an end to them. */
-static void names_without_end_are_left_out(void **state) {
-    (void)state;
+CASE(names_without_end_are_left_out) {
     enum { NAMES = 70000 };
     static const char one[] = "{\"name\":\"a\"},";
     size_t one_len = sizeof one - 1, head_len;
@@ -118,8 +115,7 @@ static void names_without_end_are_left_out(void **state) {
 }
 
 /* What the server does not have is marked; what it has twice is one. */
-static void a_dispute_is_marked(void **state) {
-    (void)state;
+CASE(a_dispute_is_marked) {
     struct hfi_findings *findings = begin(1000);
     found(findings, "x", (const char *[]){B ":1", NULL});
     found(findings, "x", (const char *[]){B ":1", NULL});
@@ -132,8 +128,7 @@ static void a_dispute_is_marked(void **state) {
 }
 
 /* However long somebody says to have had it, whom the server knows comes first, and is what it is. */
-static void a_claim_is_never_instead_of_the_server(void **state) {
-    (void)state;
+CASE(a_claim_is_never_instead_of_the_server) {
     struct hfi_findings *findings = begin(1000);
     found(findings, "x", (const char *[]){B ":1", NULL});
     answered(findings, ANSWER(A, "\"up_ms\":9223372036854775807,", "",
@@ -157,8 +152,7 @@ static void a_claim_is_never_instead_of_the_server(void **state) {
     hfi_fleet_free(fleet);
 }
 
-static void nonsense_is_passed_over(void **state) {
-    (void)state;
+CASE(nonsense_is_passed_over) {
     static const char *const texts[] = {
         "",
         "nonsense",
@@ -182,8 +176,7 @@ static void nonsense_is_passed_over(void **state) {
 }
 
 /* A client speaks for itself only, and once. */
-static void nobody_speaks_for_others(void **state) {
-    (void)state;
+CASE(a_client_reports_only_itself) {
     struct hfi_findings *findings = begin(1000);
     answered(findings, ANSWER(A, "", "", HOLD("mine", A ":1") "," HOLD("forged", B ":1")));
     answered(findings, ANSWER(A, "", "", HOLD("second", A ":1")));
@@ -197,8 +190,7 @@ static void nobody_speaks_for_others(void **state) {
 }
 
 /* Who says that it tells nothing is not taken for silent, even if another is. */
-static void who_tells_nothing_is_connected(void **state) {
-    (void)state;
+CASE(a_client_without_a_report_is_connected) {
     struct hfi_findings *findings = begin(1000);
     static const char *const names[] = {"holdfast:" A ":host:12:prog",
                                         "holdfast:" B ":host:13:prog"};
@@ -210,7 +202,7 @@ static void who_tells_nothing_is_connected(void **state) {
         hfi_list_push_back(&findings->connections, &connection->link);
     }
     answered(findings, "{\"v\":1,\"id\":\"" A "\",\"tells_nothing\":1}");
-    findings->hearers = 2;
+    findings->subscribers = 2;
     hf_fleet *fleet = join(findings);
     assert_int_equal(fleet->clients_len, 2);
     assert_int_equal(fleet->clients[0]->presence, HF_CONNECTED);
@@ -220,8 +212,7 @@ static void who_tells_nothing_is_connected(void **state) {
 }
 
 /* It is known who hears questions: nobody else is missed, however many have. */
-static void who_does_not_listen_for_questions_is_not_silent(void **state) {
-    (void)state;
+CASE(a_client_that_takes_no_questions_is_not_silent) {
     struct hfi_findings *findings = begin(1000);
     static const char *const names[] = {"holdfast:" A ":host:12:prog",
                                         "holdfast:" B ":host:13:prog"};
@@ -233,7 +224,7 @@ static void who_does_not_listen_for_questions_is_not_silent(void **state) {
         hfi_list_push_back(&findings->connections, &connection->link);
     }
     answered(findings, ANSWER(C, "", "", "")); /* perhaps forged */
-    findings->hearers_known = true;
+    findings->subscribers_known = true;
     hf_fleet *fleet = join(findings);
     assert_int_equal(fleet->clients_len, 3);
     assert_int_equal(fleet->clients[0]->presence, HF_SILENT);
@@ -262,8 +253,7 @@ static struct hfi_findings *forge(int64_t taken_ms, int clients) {
 
 /* As many as an asker takes: it is over before anybody has lost patience, and nobody who the server does not know is
  * believed to keep others waiting. */
-static void a_crowd_that_somebody_made_up(void **state) {
-    (void)state;
+CASE(a_forged_crowd) {
     enum { FORGED = 10000 };
     hf_fleet *earlier = join(forge(1000, FORGED)), *later = join(forge(2000, FORGED));
     hf_deadlocks *deadlocks = NULL;
@@ -281,9 +271,8 @@ static void a_crowd_that_somebody_made_up(void **state) {
     hfi_fleet_free(later);
 }
 
-/* The server knows of the hold, and its owner is gone: whoever has adopted it is there. */
-static void an_adopter_is_believed_with_the_server(void **state) {
-    (void)state;
+/* The server knows of the hold, and its owner is gone: the caller that has adopted it is there. */
+CASE(an_adopter_is_believed_with_the_server) {
     struct hfi_findings *findings = begin(1000);
     found(findings, "x", (const char *[]){B ":4294967297", NULL});
     found(findings, "y", (const char *[]){B ":4294967297", NULL});
@@ -328,8 +317,7 @@ static size_t deadlocks_in(const char *const *answers, size_t *ret_steps) {
     return len;
 }
 
-static void circles_are_deadlocks(void **state) {
-    (void)state;
+CASE(circles_are_deadlocks) {
     size_t steps;
     static const char *const two[] = {ANSWER(A, "", WAIT("y", A ":1", 5000, -1), HOLD("x", A ":1")),
                                       ANSWER(B, "", WAIT("x", B ":1", 5000, -1), HOLD("y", B ":1")),
@@ -347,8 +335,7 @@ static void circles_are_deadlocks(void **state) {
 }
 
 /* A script that runs inside another's lock: the outer owner waits with it. */
-static void inner_processes_count_for_outer_owners(void **state) {
-    (void)state;
+CASE(inner_processes_count_for_outer_owners) {
     size_t steps;
     static const char *const scripts[] = {
         ANSWER(A, "", "", HOLD("x", A ":1")), ANSWER(B, "", "", HOLD("y", B ":1")),
@@ -365,8 +352,7 @@ static void inner_processes_count_for_outer_owners(void **state) {
     assert_int_equal(steps, 1);
 }
 
-static void what_goes_on_is_none(void **state) {
-    (void)state;
+CASE(what_goes_on_is_none) {
     size_t steps;
     static const char *const line[] = {
         ANSWER(A, "", "", HOLD("x", A ":1")),
@@ -387,9 +373,8 @@ static void what_goes_on_is_none(void **state) {
     assert_int_equal(deadlocks_in(ending, &steps), 0);
 }
 
-/* Java owners, of whom only the server knows: they stand in line for fair locks. */
-static void lines_of_the_server_count(void **state) {
-    (void)state;
+/* Java owners, of whom only the server knows: they wait in the queue for fair locks. */
+CASE(queues_of_the_server_count) {
     hf_fleet *fleets[2];
     hf_deadlocks *deadlocks;
     for (int i = 0; i < 2; i++) {
@@ -405,24 +390,4 @@ static void lines_of_the_server_count(void **state) {
     hfi_fleet_free(fleets[1]);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(both_halves_are_one),
-        cmocka_unit_test(times_are_told),
-        cmocka_unit_test(times_by_name_are_told),
-        cmocka_unit_test(names_without_end_are_left_out),
-        cmocka_unit_test(a_dispute_is_marked),
-        cmocka_unit_test(a_claim_is_never_instead_of_the_server),
-        cmocka_unit_test(nonsense_is_passed_over),
-        cmocka_unit_test(nobody_speaks_for_others),
-        cmocka_unit_test(who_tells_nothing_is_connected),
-        cmocka_unit_test(an_adopter_is_believed_with_the_server),
-        cmocka_unit_test(who_does_not_listen_for_questions_is_not_silent),
-        cmocka_unit_test(a_crowd_that_somebody_made_up),
-        cmocka_unit_test(circles_are_deadlocks),
-        cmocka_unit_test(inner_processes_count_for_outer_owners),
-        cmocka_unit_test(what_goes_on_is_none),
-        cmocka_unit_test(lines_of_the_server_count),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

@@ -1,7 +1,8 @@
 /*
- * What servers have found, and what that comes to beside the clients' claims (survey/survey.h), without servers: permits, groups,
+ * What servers have found, and what that comes to beside the clients' claims (fleet/survey.h), without servers: permits, groups,
  * several servers of a quorum, and what was not looked at.
  */
+#include "support/case.h"
 #include "unit/findings.h"
 
 #define ID_1 "0123456789abcdef0123456789abcdef"
@@ -27,8 +28,7 @@ static struct hfi_found_lock *found_permits(struct hfi_findings *findings, const
     return lock;
 }
 
-static void a_permit_is_its_clients_and_lasts_as_the_server_says(void **state) {
-    (void)state;
+CASE(a_permit_is_its_clients_and_lasts_as_the_server_says) {
     struct hfi_findings *findings = begin(1000);
     found_permits(findings, "x", 2)->available = 3;
     answered(findings,
@@ -58,8 +58,7 @@ struct doubt {
     bool disputed;
 };
 
-static void what_the_server_would_have_told_is_disputed(void **state) {
-    (void)state;
+CASE(a_disputed_server_report) {
 #define CLAIM(kind) kind, ANSWER(A, "", "", HOLDS(kind, "x", A ":1"))
     static const struct doubt doubts[] = {
         {CLAIM("plain"), false, 0, 0, true},
@@ -89,9 +88,8 @@ static void what_the_server_would_have_told_is_disputed(void **state) {
     }
 }
 
-/* Who waits in line is left out without a doubt about who holds it. */
-static void a_long_line_is_no_excuse(void **state) {
-    (void)state;
+/* Who waits in the queue is left out without a doubt about who holds it. */
+CASE(a_long_queue_delays_no_timeout) {
     struct hfi_findings *findings = begin(1000);
     found(findings, "x", (const char *[]){B ":1", C ":1", NULL})->left_out = 50;
     answered(findings, ANSWER(A, "", "", HOLD("x", A ":1")));
@@ -101,8 +99,7 @@ static void a_long_line_is_no_excuse(void **state) {
 }
 
 /* On ZooKeeper an owner may hold several; a server may say any number. */
-static void counts_add_up_to_a_number(void **state) {
-    (void)state;
+CASE(counts_add_up_to_a_number) {
     struct hfi_findings *findings = begin(1000);
     struct hfi_found_lock *lock = found_permits(findings, "x", 2);
     lock->owners[1] = lock->owners[0];
@@ -124,8 +121,7 @@ static struct hfi_findings *voted(size_t votes, size_t servers, const char *owne
     return findings;
 }
 
-static void what_too_few_servers_have_is_not_held(void **state) {
-    (void)state;
+CASE(a_hold_of_too_few_servers_is_none) {
     hf_fleet *fleet = join(voted(3, 2, A ":1"));
     assert_int_equal(fleet->locks_len, 0);
     hfi_fleet_free(fleet);
@@ -140,8 +136,7 @@ static void what_too_few_servers_have_is_not_held(void **state) {
 }
 
 /* Who is about to take it waits; who says to hold it is told, with a mark. */
-static void beside_too_few_servers_clients_are_told(void **state) {
-    (void)state;
+CASE(beside_too_few_servers_clients_are_reported) {
     struct hfi_findings *findings = voted(3, 2, A ":1");
     answered(findings, ANSWER(A, "", WAIT("x", A ":1", 10, -1), ""));
     hf_fleet *fleet = join(findings);
@@ -181,22 +176,10 @@ static size_t circles_with(size_t permits, int64_t left_out) {
     return len;
 }
 
-static void any_permit_will_do(void **state) {
-    (void)state;
+CASE(any_permit_will_do) {
     assert_int_equal(circles_with(1, 0), 1);
     assert_int_equal(circles_with(2, 0), 0);
     assert_int_equal(circles_with(1, 1), 0);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_permit_is_its_clients_and_lasts_as_the_server_says),
-        cmocka_unit_test(what_the_server_would_have_told_is_disputed),
-        cmocka_unit_test(a_long_line_is_no_excuse),
-        cmocka_unit_test(counts_add_up_to_a_number),
-        cmocka_unit_test(what_too_few_servers_have_is_not_held),
-        cmocka_unit_test(beside_too_few_servers_clients_are_told),
-        cmocka_unit_test(any_permit_will_do),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

@@ -4,19 +4,15 @@
  */
 #include "base/glob.h"
 #include "base/json.h"
+#include "support/case.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 static const struct hfi_mem plain;
 
-static void what_is_written_can_be_read(void **state) {
-    (void)state;
+CASE(written_values_can_be_read) {
     static const char odd[] = "a \"b\"\\\n\x01/\x7f \xc3\xa4";
     struct hfi_json json;
     hfi_json_begin(&json, &plain, 10000);
@@ -58,8 +54,7 @@ static void what_is_written_can_be_read(void **state) {
     free(json.text);
 }
 
-static void what_does_not_fit_is_left_out(void **state) {
-    (void)state;
+CASE(names_that_do_not_fit_are_left_out) {
     struct hfi_json json;
     hfi_json_begin(&json, &plain, 12);
     hfi_json_open(&json, '[');
@@ -82,8 +77,7 @@ static bool read_all(struct hfi_json_reader *reader) {
     return hfi_json_is_over(reader);
 }
 
-static void only_json_is_json(void **state) {
-    (void)state;
+CASE(only_json_is_json) {
     static const char *const good[] = {"{}",    "[]",          "[[],{}]", "{\"a\":[1,2.5,-3e4]}",
                                        " [ ] ", "[true,null]", "\"a\"",   "[\"\\u00e4\\n\"]"};
     static const char *const bad[] = {"",    "{",    "[",          "[1",
@@ -100,8 +94,7 @@ static void only_json_is_json(void **state) {
     }
 }
 
-static void numbers_are_whole_and_of_64_bits(void **state) {
-    (void)state;
+CASE(numbers_are_whole_and_of_64_bits) {
     static const char *const none[] = {"1.5", "1e3",   "9223372036854775808",       "-",
                                        "x",   "\"1\"", "99999999999999999999999999"};
     struct hfi_json_reader reader;
@@ -118,8 +111,7 @@ static void numbers_are_whole_and_of_64_bits(void **state) {
 
 /* Texts that were cut or changed somewhere: nothing is read behind the end, and reading ends. Each copy
  * has just its own bytes, so that ASan sees. */
-static void mangled_texts_do_no_harm(void **state) {
-    (void)state;
+CASE(mangled_texts_do_no_harm) {
     static const char text[] =
         "{\"v\":1,\"id\":\"a\\u00e4\\\\\",\"waits\":[{\"name\":\"x\",\"for_ms\":-1}],"
         "\"holds\":[[],{}],\"n\":123456789012345678}";
@@ -148,8 +140,7 @@ static void mangled_texts_do_no_harm(void **state) {
     }
 }
 
-static void patterns_match_as_in_redis(void **state) {
-    (void)state;
+CASE(patterns_match_as_in_redis) {
     static const struct {
         const char *pattern, *name;
         bool matches;
@@ -169,8 +160,7 @@ static void patterns_match_as_in_redis(void **state) {
 }
 
 /* The time is bounded by the product of the lengths. */
-static void a_wicked_pattern_ends(void **state) {
-    (void)state;
+CASE(a_wicked_pattern_ends) {
     char pattern[256], name[4096];
     for (size_t i = 0; i < sizeof pattern; i++)
         pattern[i] = i % 2 == 0 ? '*' : 'a';
@@ -179,15 +169,4 @@ static void a_wicked_pattern_ends(void **state) {
     assert_false(hfi_glob(pattern, sizeof pattern, name, sizeof name));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_written_can_be_read),
-        cmocka_unit_test(what_does_not_fit_is_left_out),
-        cmocka_unit_test(only_json_is_json),
-        cmocka_unit_test(numbers_are_whole_and_of_64_bits),
-        cmocka_unit_test(mangled_texts_do_no_harm),
-        cmocka_unit_test(patterns_match_as_in_redis),
-        cmocka_unit_test(a_wicked_pattern_ends),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

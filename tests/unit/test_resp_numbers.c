@@ -2,16 +2,13 @@
  * Answers of integers alone are read apart from all others. Whatever comes, cut anywhere, the reader
  * gives what hiredis by itself would give.
  */
-#include "net/resp.h"
+#include "net/resp/resp.h"
+#include "support/case.h"
 
 #include <hiredis/hiredis.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* A message as text, so that two can be compared. */
 static void describe(const redisReply *reply, char *to, size_t size) {
@@ -108,8 +105,7 @@ static const char *const streams[] = {
     ":1\r\n?\r\n",
 };
 
-static void every_stream_is_read_as_hiredis_reads_it(void **state) {
-    (void)state;
+CASE(every_stream_is_read_as_hiredis_reads_it) {
     for (size_t i = 0; i < sizeof streams / sizeof streams[0]; i++) {
         size_t len = strlen(streams[i]);
         char expected[1024] = "";
@@ -126,8 +122,7 @@ static void every_stream_is_read_as_hiredis_reads_it(void **state) {
 }
 
 /* More than are kept at a time, in one go, and what is left over is freed with the reader. */
-static void many_are_read_in_order(void **state) {
-    (void)state;
+CASE(many_are_read_in_order) {
     const struct hfi_mem mem = {.spares = NULL};
     char bytes[4096];
     size_t len = 0;
@@ -150,10 +145,4 @@ static void many_are_read_in_order(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_stream_is_read_as_hiredis_reads_it),
-        cmocka_unit_test(many_are_read_in_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

@@ -2,17 +2,14 @@
  * Slots of a cluster: which one a name is in, as servers say it; and what is made of their maps and
  * redirections, whatever they contain.
  */
-#include "redis/route/slots.h"
+#include "redis/route/redirect_parse.h"
+#include "support/case.h"
 
 #include <holdfast/holdfast.h>
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* ---- Which slot ---- */
 
@@ -41,8 +38,7 @@ static const struct {
     {"app:{job", 5862},
 };
 
-static void test_names_have_their_slot_wherever_the_prefix_ends(void **state) {
-    (void)state;
+CASE(test_names_have_their_slot_wherever_the_prefix_ends) {
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         const char *key = known[i].key;
         size_t len = strlen(key);
@@ -107,8 +103,7 @@ static const struct {
     {"*1\r\n*3\r\n:1\r\n:2\r\n*2\r\n" A ":9\r\n", "1-2 '127.0.0.1':9 +0;"},
 };
 
-static void test_maps_are_read(void **state) {
-    (void)state;
+CASE(test_maps_are_read) {
     for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++) {
         char found[256] = "";
         read_map(maps[i].reply, strlen(maps[i].reply), found, sizeof found);
@@ -147,8 +142,7 @@ static const char *const no_maps[] = {
     "*2\r\n" GOOD "*3\r\n:1\r\n:3\r\n" SERVER(A, "1"),
 };
 
-static void test_what_cannot_be_a_map_is_none_as_a_whole(void **state) {
-    (void)state;
+CASE(test_a_bad_map_is_refused_as_a_whole) {
     for (size_t i = 0; i < sizeof no_maps / sizeof no_maps[0]; i++) {
         char found[256] = "";
         read_map(no_maps[i], strlen(no_maps[i]), found, sizeof found);
@@ -157,10 +151,9 @@ static void test_what_cannot_be_a_map_is_none_as_a_whole(void **state) {
     }
 }
 
-static void test_a_host_with_a_zero_or_too_long_is_none(void **state) {
+CASE(test_a_host_with_a_zero_or_too_long_is_none) {
     static const char zero[] = "*1\r\n*3\r\n:0\r\n:1\r\n*2\r\n$3\r\na\0b\r\n:1\r\n";
     char found[512], text[400];
-    (void)state;
     read_map(zero, sizeof zero - 1, found, sizeof found);
     assert_string_equal(found, hf_strerror(HF_EPROTO));
 
@@ -173,10 +166,9 @@ static void test_a_host_with_a_zero_or_too_long_is_none(void **state) {
 }
 
 /* Every byte of a good map once replaced by others: read or refused, and never beyond its end. */
-static void test_a_mangled_map_does_no_harm(void **state) {
+CASE(test_a_mangled_map_does_no_harm) {
     static const char good[] = "*2\r\n*4\r\n:0\r\n:5\r\n" SERVER(A, "1") SERVER(A, "2") GOOD;
     static const char bytes[] = {0, '-', '9', ':', '*', '$', (char)0xff};
-    (void)state;
     for (size_t i = 0; i < sizeof good - 1; i++)
         for (size_t k = 0; k < sizeof bytes; k++) {
             char text[sizeof good], found[512];
@@ -226,8 +218,7 @@ static const struct {
     {"*0\r\n", "none"},
 };
 
-static void test_redirections_are_read(void **state) {
-    (void)state;
+CASE(test_redirections_are_read) {
     for (size_t i = 0; i < sizeof redirects / sizeof redirects[0]; i++) {
         redisReply *reply = parse(redirects[i].text, strlen(redirects[i].text));
         struct hfi_redirect to;
@@ -240,14 +231,4 @@ static void test_redirections_are_read(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names_have_their_slot_wherever_the_prefix_ends),
-        cmocka_unit_test(test_maps_are_read),
-        cmocka_unit_test(test_what_cannot_be_a_map_is_none_as_a_whole),
-        cmocka_unit_test(test_a_host_with_a_zero_or_too_long_is_none),
-        cmocka_unit_test(test_a_mangled_map_does_no_harm),
-        cmocka_unit_test(test_redirections_are_read),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

@@ -6,22 +6,19 @@
  * A fixture that quietly does not do what it says makes every test above it worthless; so each
  * promise of server.h that others build on is shown here with a real server and real processes.
  */
+#include "support/case.h"
 #include "support/server.h"
 #include "support/wait.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { LIMIT_MS = 30000 };
 
@@ -37,8 +34,7 @@ static void assert_pong(redisContext *context) {
     redisFree(context);
 }
 
-static void server_answers_on_its_socket_and_port(void **state) {
-    (void)state;
+CASE(server_answers_on_its_socket_and_port) {
     struct server *s = server_start(&(struct server_options){.tcp = true});
     char url[256];
     snprintf(url, sizeof url, "unix://%s", server_socket(s));
@@ -50,8 +46,7 @@ static void server_answers_on_its_socket_and_port(void **state) {
     server_free(s);
 }
 
-static void servers_do_not_share_anything(void **state) {
-    (void)state;
+CASE(servers_do_not_share_anything) {
     struct server *a = server_start(&(struct server_options){.tcp = true});
     struct server *b = server_start(&(struct server_options){.tcp = true});
     cmd_ok(a, "SET k 1");
@@ -62,8 +57,7 @@ static void servers_do_not_share_anything(void **state) {
     server_free(b);
 }
 
-static void restart_without_aof_is_empty(void **state) {
-    (void)state;
+CASE(restart_without_aof_is_empty) {
     struct server *s = server_start(NULL);
     pid_t before = server_pid(s);
     cmd_ok(s, "SET k 1");
@@ -79,8 +73,7 @@ static void restart_without_aof_is_empty(void **state) {
     server_free(s);
 }
 
-static void restart_with_aof_keeps_data_and_address(void **state) {
-    (void)state;
+CASE(restart_with_aof_keeps_data_and_address) {
     struct server *s = server_start(&(struct server_options){.tcp = true, .aof = true});
     char *socket_path = strdup(server_socket(s));
     int port = server_port(s);
@@ -95,8 +88,7 @@ static void restart_with_aof_keeps_data_and_address(void **state) {
     server_free(s);
 }
 
-static void kill_and_stop_leave_no_process(void **state) {
-    (void)state;
+CASE(kill_and_stop_leave_no_process) {
     struct server *s = server_start(NULL);
     pid_t pid = server_pid(s);
     assert_true(process_alive(pid));
@@ -113,8 +105,7 @@ static void kill_and_stop_leave_no_process(void **state) {
     server_free(s);
 }
 
-static void frozen_server_answers_when_unfrozen(void **state) {
-    (void)state;
+CASE(frozen_server_answers_when_unfrozen) {
     struct server *s = server_start(NULL);
     redisContext *context = server_connect(s);
     redisSetTimeout(context, (struct timeval){.tv_usec = 200000});
@@ -126,8 +117,7 @@ static void frozen_server_answers_when_unfrozen(void **state) {
     server_free(s);
 }
 
-static void password_is_needed_and_escaped_in_urls(void **state) {
-    (void)state;
+CASE(password_is_needed_and_escaped_in_urls) {
     struct server *s = server_start(&(struct server_options){.tcp = true, .password = "p@ss \"/:"});
     redisContext *stranger = redisConnectUnix(server_socket(s));
     redisReply *reply = redisCommand(stranger, "PING");
@@ -140,8 +130,7 @@ static void password_is_needed_and_escaped_in_urls(void **state) {
     server_free(s);
 }
 
-static void config_lines_reach_the_server(void **state) {
-    (void)state;
+CASE(config_lines_reach_the_server) {
     const char *const lines[] = {"maxmemory 12345678", "maxmemory-policy noeviction", NULL};
     struct server *s = server_start(&(struct server_options){.config = lines});
     redisReply *reply = cmd(s, "CONFIG GET maxmemory");
@@ -159,8 +148,7 @@ static bool rewrite_is_done(void *arg) {
     return done;
 }
 
-static void relaunched_server_can_be_seen_loading(void **state) {
-    (void)state;
+CASE(relaunched_server_can_be_seen_loading) {
     const char *const lines[] = {"key-load-delay 20000", "rdbcompression no", NULL};
     struct server *s = server_start(&(struct server_options){.aof = true, .config = lines});
     static char big[256 * 1024]; /* events are handled every 2 MB */
@@ -188,8 +176,7 @@ static void relaunched_server_can_be_seen_loading(void **state) {
 
 /* ---- Commands -------------------------------------------------------------------------------- */
 
-static void helpers_answer_by_type(void **state) {
-    (void)state;
+CASE(helpers_answer_by_type) {
     struct server *s = server_start(NULL);
     cmd_ok(s, "SET text %s", "with spaces");
     char *text = cmd_str(s, "GET text");
@@ -212,15 +199,13 @@ static int ask_wrongly(void *arg) {
     return 0;
 }
 
-static void wrong_reply_aborts_the_program(void **state) {
-    (void)state;
+CASE(wrong_reply_aborts_the_program) {
     struct server *s = server_start(NULL);
     assert_true(expect_exit(run_child(ask_wrongly, s), 128 + SIGABRT, LIMIT_MS));
     server_free(s);
 }
 
-static void helpers_connect_anew(void **state) {
-    (void)state;
+CASE(helpers_connect_anew) {
     struct server *s = server_start(NULL);
     cmd_ok(s, "SET k 1");
     redisContext *other = server_connect(s);
@@ -245,8 +230,7 @@ static int use_in_child(void *arg) {
     return 0;
 }
 
-static void child_uses_a_connection_of_its_own(void **state) {
-    (void)state;
+CASE(child_uses_a_connection_of_its_own) {
     struct server *s = server_start(NULL);
     cmd_ok(s, "PING");
     pid_t child = run_child(use_in_child, s);
@@ -261,8 +245,7 @@ static bool no_clients(void *arg) {
     return server_clients(arg) == 0;
 }
 
-static void counts_leave_out_the_helpers(void **state) {
-    (void)state;
+CASE(counts_leave_out_the_helpers) {
     struct server *s = server_start(NULL);
     for (int round = 0; round < 2; round++) {
         assert_int_equal(server_commands(s), 0);
@@ -289,8 +272,7 @@ static void counts_leave_out_the_helpers(void **state) {
 
 /* ---- Monitors -------------------------------------------------------------------------------- */
 
-static void monitor_counts_exactly(void **state) {
-    (void)state;
+CASE(monitor_counts_exactly) {
     struct server *s = server_start(NULL);
     cmd_ok(s, "SET before 1");
     struct monitor *m = monitor_start(s);
@@ -318,13 +300,12 @@ static void monitor_counts_exactly(void **state) {
 }
 
 static void *set_later(void *arg) {
-    sleep_ms(50);
+    sleep_ms(50); /* so that the other has begun to wait; if not, it passes all the same */
     cmd_ok(arg, "SET later 1");
     return NULL;
 }
 
-static void monitor_waits_and_outlives_the_server(void **state) {
-    (void)state;
+CASE(monitor_waits_and_outlives_the_server) {
     struct server *s = server_start(NULL);
     struct monitor *m = monitor_start(s);
     assert_false(monitor_wait(m, "later", 1, 20));
@@ -391,18 +372,15 @@ static void dead_program_leaves_nothing(int end_by) {
     shared_free(legacy, sizeof *legacy);
 }
 
-static void program_killed_leaves_nothing(void **state) {
-    (void)state;
+CASE(program_killed_leaves_nothing) {
     dead_program_leaves_nothing(SIGKILL);
 }
 
-static void program_crashed_leaves_nothing(void **state) {
-    (void)state;
+CASE(program_crashed_leaves_nothing) {
     dead_program_leaves_nothing(SIGABRT);
 }
 
-static void program_that_forgets_leaves_nothing(void **state) {
-    (void)state;
+CASE(program_that_forgets_leaves_nothing) {
     dead_program_leaves_nothing(0);
 }
 
@@ -411,8 +389,7 @@ static void *start_in_thread(void *arg) {
     return server_start(NULL);
 }
 
-static void server_outlives_the_thread_that_started_it(void **state) {
-    (void)state;
+CASE(server_outlives_the_thread_that_started_it) {
     pthread_t thread;
     void *result;
     pthread_create(&thread, NULL, start_in_thread, NULL);
@@ -424,16 +401,14 @@ static void server_outlives_the_thread_that_started_it(void **state) {
     server_free(s);
 }
 
-static void servers_are_not_our_children(void **state) {
-    (void)state;
+CASE(servers_are_not_our_children) {
     struct server *s = server_start(NULL);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
     assert_int_equal(errno, ECHILD);
     server_free(s);
 }
 
-static void freed_server_leaves_nothing(void **state) {
-    (void)state;
+CASE(freed_server_leaves_nothing) {
     struct server *s = server_start(NULL);
     struct legacy legacy = {.server = server_pid(s)};
     snprintf(legacy.dir, sizeof legacy.dir, "%s", server_dir(s));
@@ -442,30 +417,4 @@ static void freed_server_leaves_nothing(void **state) {
     assert_true(dir_is_gone(&legacy));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(server_answers_on_its_socket_and_port),
-        cmocka_unit_test(servers_do_not_share_anything),
-        cmocka_unit_test(restart_without_aof_is_empty),
-        cmocka_unit_test(restart_with_aof_keeps_data_and_address),
-        cmocka_unit_test(kill_and_stop_leave_no_process),
-        cmocka_unit_test(frozen_server_answers_when_unfrozen),
-        cmocka_unit_test(password_is_needed_and_escaped_in_urls),
-        cmocka_unit_test(config_lines_reach_the_server),
-        cmocka_unit_test(relaunched_server_can_be_seen_loading),
-        cmocka_unit_test(helpers_answer_by_type),
-        cmocka_unit_test(wrong_reply_aborts_the_program),
-        cmocka_unit_test(helpers_connect_anew),
-        cmocka_unit_test(child_uses_a_connection_of_its_own),
-        cmocka_unit_test(counts_leave_out_the_helpers),
-        cmocka_unit_test(monitor_counts_exactly),
-        cmocka_unit_test(monitor_waits_and_outlives_the_server),
-        cmocka_unit_test(program_killed_leaves_nothing),
-        cmocka_unit_test(program_crashed_leaves_nothing),
-        cmocka_unit_test(program_that_forgets_leaves_nothing),
-        cmocka_unit_test(server_outlives_the_thread_that_started_it),
-        cmocka_unit_test(servers_are_not_our_children),
-        cmocka_unit_test(freed_server_leaves_nothing),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

@@ -2,13 +2,12 @@
  * Tests of the hostile server (tests/support/hostile.h): it answers what it was told to, when it
  * was told to, and ends when it is freed, whatever its connections are doing.
  */
+#include "support/case.h"
 #include "support/hostile.h"
 #include "support/resp.h"
 #include "support/wait.h"
 
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,8 +16,6 @@
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { LIMIT_MS = 30000 };
 
@@ -46,8 +43,7 @@ static void expect(int fd, const char *text) {
     assert_memory_equal(got, text, length);
 }
 
-static void script_answers_in_order(void **state) {
-    (void)state;
+CASE(script_answers_in_order) {
     static const struct hostile_reply script[] = {
         {"+OK\r\n", 0}, {"$-7\r\n\0garbage", 13}, {NULL, 0}};
     struct hostile *h = hostile_start_script(script, 3);
@@ -68,8 +64,7 @@ static void script_answers_in_order(void **state) {
     hostile_free(h);
 }
 
-static void script_is_silent_when_it_is_over(void **state) {
-    (void)state;
+CASE(script_is_silent_when_it_is_over) {
     struct hostile *h = hostile_start_script(NULL, 0);
     int fd = connect_to(h);
     say(fd, PING);
@@ -89,8 +84,7 @@ static void drip(struct hostile_peer *peer, const char *command, size_t length, 
         hostile_send_slowly(peer, "$3\r\nabc\r\n", 9, 1);
 }
 
-static void slow_answer_comes_byte_by_byte(void **state) {
-    (void)state;
+CASE(slow_answer_comes_byte_by_byte) {
     struct hostile *h = hostile_start(drip, NULL);
     int fd = connect_to(h);
     say(fd, PING);
@@ -122,8 +116,7 @@ static bool flood_has_ended(void *arg) {
     return atomic_load((atomic_int *)arg) == 1;
 }
 
-static void flood_ends_with_the_client_or_the_server(void **state) {
-    (void)state;
+CASE(flood_ends_with_the_client_or_the_server) {
     atomic_int ended = 0;
     struct hostile *h = hostile_start(flood, &ended);
     int leaving = connect_to(h), staying = connect_to(h);
@@ -137,8 +130,7 @@ static void flood_ends_with_the_client_or_the_server(void **state) {
     close(staying);
 }
 
-static void ends_of_messages_are_found(void **state) {
-    (void)state;
+CASE(ends_of_messages_are_found) {
     static const char *const whole[] = {
         "+OK\r\n",
         "-ERR x\r\n",
@@ -172,13 +164,4 @@ static void ends_of_messages_are_found(void **state) {
     assert_false(resp_contains("abc", 3, "abcd"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(script_answers_in_order),
-        cmocka_unit_test(script_is_silent_when_it_is_over),
-        cmocka_unit_test(slow_answer_comes_byte_by_byte),
-        cmocka_unit_test(flood_ends_with_the_client_or_the_server),
-        cmocka_unit_test(ends_of_messages_are_found),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

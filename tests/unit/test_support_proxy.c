@@ -5,6 +5,7 @@
  * The client is hiredis, the server is real. What the server has run is asked on the server's own
  * socket, past the proxy.
  */
+#include "support/case.h"
 #include "support/proxy.h"
 #include "support/server.h"
 #include "support/wait.h"
@@ -13,9 +14,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,7 +23,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cmocka.h>
+#define WIRE_CASE(name) CASE_AROUND(name, set_up, tear_down)
 
 enum { LIMIT_MS = 30000, SHORT_MS = 100 };
 
@@ -105,7 +104,7 @@ static void assert_silent(redisContext *c, const char *command) {
 
 /* ---- A plain wire ---------------------------------------------------------------------------- */
 
-static void passes_everything_unchanged(void **state) {
+WIRE_CASE(passes_everything_unchanged) {
     struct wire *wire = *state;
     size_t size = 3 * 1024 * 1024;
     char *big = malloc(size);
@@ -137,7 +136,7 @@ static bool no_clients(void *arg) {
     return server_clients(arg) == 0;
 }
 
-static void ends_reach_the_other_side(void **state) {
+WIRE_CASE(ends_reach_the_other_side) {
     struct wire *wire = *state;
     redisContext *c = client(wire);
     assert_int_equal(ask_int(c, "INCR n"), 1);
@@ -161,7 +160,7 @@ static void ends_reach_the_other_side(void **state) {
 
 /* ---- Replies lost after execution ------------------------------------------------------------ */
 
-static void dropped_reply_was_executed(void **state) {
+WIRE_CASE(dropped_reply_was_executed) {
     struct wire *wire = *state;
     redisContext *c = client(wire), *other = client(wire);
     assert_int_equal(ask_int(c, "INCR n"), 1);
@@ -176,7 +175,7 @@ static void dropped_reply_was_executed(void **state) {
     redisFree(other);
 }
 
-static void drop_keeps_replies_before_it(void **state) {
+WIRE_CASE(drop_keeps_replies_before_it) {
     struct wire *wire = *state;
     redisContext *c = client(wire);
     proxy_drop_replies_after(wire->p, "INCRBY");
@@ -193,7 +192,7 @@ static void drop_keeps_replies_before_it(void **state) {
     assert_in_range(cmd_int(wire->s, "GET n"), 12, 13);
 }
 
-static void drop_waits_for_the_server(void **state) {
+WIRE_CASE(drop_waits_for_the_server) {
     struct wire *wire = *state;
     redisContext *c = client(wire);
     proxy_drop_replies_after(wire->p, "INCR");
@@ -206,7 +205,7 @@ static void drop_waits_for_the_server(void **state) {
     assert_int_equal(cmd_int(wire->s, "GET n"), 1);
 }
 
-static void muted_connection_still_reaches_the_server(void **state) {
+WIRE_CASE(muted_connection_still_reaches_the_server) {
     struct wire *wire = *state;
     redisContext *c = client(wire), *other = client(wire);
     proxy_mute_replies_after(wire->p, "first");
@@ -237,7 +236,7 @@ static void run_script(redisContext *c, const char *body, size_t elements) {
 }
 
 /* A copy that came too late did nothing: its answer arrives, and the next copy's is lost. */
-static void too_late_is_not_the_one_to_lose(void **state) {
+WIRE_CASE(too_late_is_not_the_one_to_lose) {
     struct wire *wire = *state;
     redisContext *c = client(wire);
     proxy_drop_replies_after(wire->p, "EVAL");
@@ -262,7 +261,7 @@ static void too_late_is_not_the_one_to_lose(void **state) {
 }
 
 /* Healed while the copy is on its way: nothing is lost then, and nothing after it. */
-static void too_late_after_healing_arms_nothing(void **state) {
+WIRE_CASE(too_late_after_healing_arms_nothing) {
     struct wire *wire = *state;
     redisContext *c = client(wire);
     proxy_drop_replies_after(wire->p, "EVAL");
@@ -282,7 +281,7 @@ static void too_late_after_healing_arms_nothing(void **state) {
 
 /* ---- Late copies ----------------------------------------------------------------------------- */
 
-static void held_request_arrives_late(void **state) {
+WIRE_CASE(held_request_arrives_late) {
     struct wire *wire = *state;
     redisContext *c = client(wire);
     assert_int_equal(ask_int(c, "INCR n"), 1);
@@ -306,7 +305,7 @@ static void held_request_arrives_late(void **state) {
     assert_true(wait_until(no_clients, wire->s, LIMIT_MS)); /* its connection is closed then */
 }
 
-static void held_request_takes_its_followers_along(void **state) {
+WIRE_CASE(held_request_takes_its_followers_along) {
     struct wire *wire = *state;
     redisContext *c = client(wire);
     proxy_hold_request(wire->p, "second");
@@ -323,7 +322,7 @@ static void held_request_takes_its_followers_along(void **state) {
     free(last);
 }
 
-static void held_request_does_not_outlive_the_server(void **state) {
+WIRE_CASE(held_request_does_not_outlive_the_server) {
     struct wire *wire = *state;
     redisContext *c = client(wire);
     proxy_hold_request(wire->p, "SET");
@@ -347,7 +346,7 @@ static void *call_incr(void *arg) {
     return NULL;
 }
 
-static void stalled_request_is_answered_after_release(void **state) {
+WIRE_CASE(stalled_request_is_answered_after_release) {
     struct wire *wire = *state;
     struct call call = {.c = client(wire)};
     proxy_stall_request(wire->p, "INCR");
@@ -366,7 +365,7 @@ static void stalled_request_is_answered_after_release(void **state) {
 
 /* ---- Answers of our own ---------------------------------------------------------------------- */
 
-static void forged_and_instead_answers_keep_their_place(void **state) {
+WIRE_CASE(forged_and_instead_answers_keep_their_place) {
     struct wire *wire = *state;
     redisContext *c = client(wire);
     proxy_forge_reply(wire->p, "forged", ":99\r\n", 5);
@@ -395,7 +394,7 @@ static bool key_has_come(void *arg) {
     return key_exists(arg, "k");
 }
 
-static void hole_to_server_keeps_commands(void **state) {
+WIRE_CASE(hole_to_server_keeps_commands) {
     struct wire *wire = *state;
     redisContext *old = client(wire);
     assert_int_equal(ask_int(old, "INCR n"), 1);
@@ -415,7 +414,7 @@ static void hole_to_server_keeps_commands(void **state) {
     assert_true(wait_until(no_clients, wire->s, LIMIT_MS));
 }
 
-static void hole_to_server_loses_what_a_reset_took(void **state) {
+WIRE_CASE(hole_to_server_loses_bytes_a_reset_took) {
     struct wire *wire = *state;
     redisContext *c = tcp_client(wire);
     assert_int_equal(ask_int(c, "INCR n"), 1);
@@ -429,7 +428,7 @@ static void hole_to_server_loses_what_a_reset_took(void **state) {
     assert_int_equal(cmd_int(wire->s, "GET n"), 1);
 }
 
-static void hole_to_client_keeps_replies(void **state) {
+WIRE_CASE(hole_to_client_keeps_replies) {
     struct wire *wire = *state;
     struct call call = {.c = client(wire)};
     proxy_blackhole(wire->p, false, true);
@@ -446,7 +445,7 @@ static void hole_to_client_keeps_replies(void **state) {
     redisFree(call.c);
 }
 
-static void freeze_and_cut_choose_by_what_was_sent(void **state) {
+WIRE_CASE(freeze_and_cut_choose_by_sent_bytes) {
     struct wire *wire = *state;
     redisContext *a = client(wire), *b = client(wire);
     assert_int_equal(ask_int(a, "INCR alpha"), 1);
@@ -465,7 +464,7 @@ static void freeze_and_cut_choose_by_what_was_sent(void **state) {
 
 /* ---- Slow wires ------------------------------------------------------------------------------ */
 
-static void delay_keeps_order_and_spares_others(void **state) {
+WIRE_CASE(delay_keeps_order_and_spares_others) {
     struct wire *wire = *state;
     enum { DELAY_MS = 300 };
     redisContext *slow = client(wire), *quick = client(wire);
@@ -488,7 +487,7 @@ static void delay_keeps_order_and_spares_others(void **state) {
     redisFree(quick);
 }
 
-static void trickle_gives_pieces(void **state) {
+WIRE_CASE(trickle_gives_pieces) {
     struct wire *wire = *state;
     redisContext *clients[] = {client(wire), tcp_client(wire)};
     cmd_ok(wire->s, "SET k abcdefgh");
@@ -535,7 +534,7 @@ static int try_tcp(struct wire *wire) {
     return err;
 }
 
-static void refuses_new_connections_only(void **state) {
+WIRE_CASE(refuses_new_connections_only) {
     struct wire *wire = *state;
     redisContext *old = client(wire);
     for (int round = 0; round < 3; round++) {
@@ -550,7 +549,7 @@ static void refuses_new_connections_only(void **state) {
     redisFree(old);
 }
 
-static void cut_all_cuts_all_at_once(void **state) {
+WIRE_CASE(cut_all_cuts_all_at_once) {
     struct wire *wire = *state;
     redisContext *local = client(wire), *tcp = tcp_client(wire);
     assert_int_equal(ask_int(local, "INCR n"), 1);
@@ -573,7 +572,7 @@ static void cut_all_cuts_all_at_once(void **state) {
     redisFree(unused);
 }
 
-static void cut_all_misses_no_connection(void **state) {
+WIRE_CASE(cut_all_misses_no_connection) {
     struct wire *wire = *state;
     for (int round = 0; round < 200; round++) {
         redisContext *c = client(wire); /* perhaps not accepted yet */
@@ -584,7 +583,7 @@ static void cut_all_misses_no_connection(void **state) {
     }
 }
 
-static void waits_end_at_their_limit(void **state) {
+WIRE_CASE(waits_end_at_their_limit) {
     struct wire *wire = *state;
     int64_t start_ms = now_ms();
     assert_false(proxy_wait_seen(wire->p, "x", 1, 30));
@@ -599,7 +598,7 @@ static void waits_end_at_their_limit(void **state) {
     redisFree(c);
 }
 
-static void password_is_in_the_urls(void **state) {
+WIRE_CASE(password_is_in_the_urls) {
     struct wire *wire = *state;
     char url[256];
     snprintf(url, sizeof url, "unix://%s", proxy_socket(wire->p));
@@ -622,7 +621,7 @@ static void assert_message(redisContext *c, const char *kind, const char *third)
     freeReplyObject(reply);
 }
 
-static void messages_pass(void **state) {
+WIRE_CASE(messages_pass) {
     struct wire *wire = *state;
     redisContext *c = client(wire);
     redisAppendCommand(c, "SUBSCRIBE one two");
@@ -642,7 +641,7 @@ static void messages_pass(void **state) {
 }
 
 /* They pile up in the proxy, and not one is lost or changed, nor its place. */
-static void a_flood_of_messages_passes_in_order(void **state) {
+WIRE_CASE(a_flood_of_messages_passes_in_order) {
     struct wire *wire = *state;
     enum { MESSAGES = 20000 };
     redisContext *c = client(wire);
@@ -663,7 +662,7 @@ static void a_flood_of_messages_passes_in_order(void **state) {
     redisFree(c);
 }
 
-static void subscription_can_be_stalled(void **state) {
+WIRE_CASE(subscription_can_be_stalled) {
     struct wire *wire = *state;
     redisContext *c = client(wire);
     proxy_stall_request(wire->p, "\r\nSUBSCRIBE\r\n");
@@ -683,37 +682,4 @@ static void subscription_can_be_stalled(void **state) {
     redisFree(c);
 }
 
-#define wire_test(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        wire_test(passes_everything_unchanged),
-        wire_test(ends_reach_the_other_side),
-        wire_test(dropped_reply_was_executed),
-        wire_test(drop_keeps_replies_before_it),
-        wire_test(drop_waits_for_the_server),
-        wire_test(too_late_is_not_the_one_to_lose),
-        wire_test(too_late_after_healing_arms_nothing),
-        wire_test(muted_connection_still_reaches_the_server),
-        wire_test(held_request_arrives_late),
-        wire_test(held_request_takes_its_followers_along),
-        wire_test(held_request_does_not_outlive_the_server),
-        wire_test(stalled_request_is_answered_after_release),
-        wire_test(forged_and_instead_answers_keep_their_place),
-        wire_test(hole_to_server_keeps_commands),
-        wire_test(hole_to_server_loses_what_a_reset_took),
-        wire_test(hole_to_client_keeps_replies),
-        wire_test(freeze_and_cut_choose_by_what_was_sent),
-        wire_test(delay_keeps_order_and_spares_others),
-        wire_test(trickle_gives_pieces),
-        wire_test(refuses_new_connections_only),
-        wire_test(cut_all_cuts_all_at_once),
-        wire_test(cut_all_misses_no_connection),
-        wire_test(waits_end_at_their_limit),
-        wire_test(password_is_in_the_urls),
-        wire_test(messages_pass),
-        wire_test(a_flood_of_messages_passes_in_order),
-        wire_test(subscription_can_be_stalled),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

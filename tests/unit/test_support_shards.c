@@ -4,14 +4,11 @@
  * What others build on is shown here without a client of ours: a key can be had at the one server, then at
  * the other, and a write that was to be lost is lost.
  */
+#include "support/case.h"
 #include "support/shards.h"
 #include "support/wait.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static struct shards *shards;
 
@@ -41,10 +38,9 @@ static void assert_says(redisReply *reply, const char *text) {
     freeReplyObject(reply);
 }
 
-static void a_slot_moves_key_by_key(void **state) {
+CASE_AROUND(a_slot_moves_key_by_key, heal, NULL) {
     unsigned slot = shards_slot(shards, "{k}1");
     struct server *from = shards_owner(shards, slot), *to = shards_other(shards, from);
-    (void)state;
     assert_int_equal(slot, shards_slot(shards, "k"));
     cmd_ok(from, "SET {k}1 one");
     cmd_ok(from, "SET {k}2 two");
@@ -65,10 +61,9 @@ static void a_slot_moves_key_by_key(void **state) {
     assert_says(cmd(from, "GET {k}2"), "MOVED ");
 }
 
-static void a_slot_that_was_opened_can_stay(void **state) {
+CASE_AROUND(a_slot_that_was_opened_can_stay, heal, NULL) {
     unsigned slot = shards_slot(shards, "stay");
     struct server *from = shards_owner(shards, slot), *to = shards_other(shards, from);
-    (void)state;
     shards_open_slot(shards, slot, from, to);
     assert_says(cmd(from, "SET stay 1"), "ASK ");
     shards_keep_slot(shards, slot, from, to);
@@ -76,9 +71,8 @@ static void a_slot_that_was_opened_can_stay(void **state) {
     shards_open_slot(shards, slot, from, to); /* the next heals it */
 }
 
-static void failovers_are_followed(void **state) {
+CASE_AROUND(failovers_are_followed, heal, NULL) {
     struct server *first = shards_owner_of(shards, "f");
-    (void)state;
     cmd_ok(first, "SET f 1");
     assert_int_equal(cmd_int(first, "WAIT 1 30000"), 1);
     struct server *second = shards_fail_over(shards, first);
@@ -91,9 +85,8 @@ static void failovers_are_followed(void **state) {
     assert_ptr_equal(shards_owner_of(shards, "f"), third);
 }
 
-static void a_lost_write_is_lost_for_certain(void **state) {
+CASE_AROUND(a_lost_write_is_lost_for_certain, heal, NULL) {
     struct server *primary = shards_owner_of(shards, "lost");
-    (void)state;
     shards_cut_off_replica(shards, primary);
     cmd_ok(primary, "SET lost 1");
     struct server *next = shards_lose_writes(shards, primary);
@@ -101,12 +94,4 @@ static void a_lost_write_is_lost_for_certain(void **state) {
     assert_false(key_exists(next, "lost"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(a_slot_moves_key_by_key, heal),
-        cmocka_unit_test_setup(a_slot_that_was_opened_can_stay, heal),
-        cmocka_unit_test_setup(failovers_are_followed, heal),
-        cmocka_unit_test_setup(a_lost_write_is_lost_for_certain, heal),
-    };
-    return cmocka_run_group_tests(tests, start, stop);
-}
+RUN_CASES(start, stop)

@@ -1,21 +1,19 @@
 /*
  * Tests of the test support itself: waiting, children, barriers and temporary directories, as
- * wait.h promises them, with real processes.
+ * wait.h promises them, with real processes; and crowds.
  */
+#include "support/case.h"
+#include "support/crowd.h"
 #include "support/wait.h"
 
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { LIMIT_MS = 30000 };
 
@@ -28,8 +26,7 @@ static bool never(void *arg) {
     return false;
 }
 
-static void wait_until_ends_with_the_condition_or_the_limit(void **state) {
-    (void)state;
+CASE(wait_until_ends_with_the_condition_or_the_limit) {
     int calls = 0;
     assert_true(wait_until(at_third_call, &calls, LIMIT_MS));
     assert_int_equal(calls, 3);
@@ -37,7 +34,7 @@ static void wait_until_ends_with_the_condition_or_the_limit(void **state) {
     assert_false(wait_until(never, NULL, 50));
     assert_true(now_ms() - start_ms >= 50);
     start_ms = now_ms();
-    sleep_ms(30);
+    sleep_ms(30); /* it is what is tested */
     assert_true(now_ms() - start_ms >= 30);
 }
 
@@ -45,8 +42,7 @@ static int return_it(void *arg) {
     return *(int *)arg;
 }
 
-static void children_are_told_apart_by_their_end(void **state) {
-    (void)state;
+CASE(children_are_distinguished_by_their_end) {
     int seven = 7;
     assert_int_equal(wait_exit(run_child(return_it, &seven), LIMIT_MS), 7);
     assert_true(expect_exit(run_child(return_it, &seven), 7, LIMIT_MS));
@@ -78,8 +74,7 @@ static bool is_gone(void *arg) {
     return !process_alive(atomic_load((atomic_int *)arg));
 }
 
-static void child_dies_with_its_parent(void **state) {
-    (void)state;
+CASE(child_dies_with_its_parent) {
     atomic_int *grandchild = shared_new(sizeof *grandchild);
     pid_t child = run_child(have_a_child, grandchild);
     assert_true(wait_until(is_set, grandchild, LIMIT_MS));
@@ -113,8 +108,7 @@ static void *meet_in_thread(void *arg) {
     return (void *)(intptr_t)meet(arg);
 }
 
-static void barrier_joins_processes_and_threads(void **state) {
-    (void)state;
+CASE(barrier_joins_processes_and_threads) {
     struct meeting meeting = {barrier_new(4), shared_new(sizeof(atomic_int))};
     pid_t one = run_child(meet, &meeting), two = run_child(meet, &meeting);
     pthread_t thread;
@@ -135,8 +129,52 @@ static void barrier_joins_processes_and_threads(void **state) {
     barrier_free(lonely);
 }
 
-static void temp_dirs_are_private_and_removed(void **state) {
-    (void)state;
+struct visitors {
+    struct crowd crowd;
+    struct barrier *barrier;
+};
+
+static void *meet_inside(void *arg) {
+    struct visitors *visitors = arg;
+    crowd_enter(&visitors->crowd, 0);
+    crowd_expect(&visitors->crowd, barrier_wait(visitors->barrier, LIMIT_MS));
+    crowd_leave(&visitors->crowd, 0);
+    return visitors;
+}
+
+static void *visit_until_over(void *arg) {
+    struct crowd *crowd = arg;
+    while (!atomic_load(&crowd->over))
+        crowd_visit(crowd);
+    return NULL;
+}
+
+CASE(a_crowd_counts_two_in_one_place) {
+    struct visitors visitors = {.barrier = barrier_new(2)};
+    struct crowd *crowd = &visitors.crowd;
+    for (int i = 0; i < 2; i++)
+        crowd_add(crowd, meet_inside, &visitors);
+    crowd_join_with(crowd, &visitors);
+    assert_int_equal(atomic_load(&crowd->clashes), 1);
+    assert_int_equal(atomic_load(&crowd->entered), 2);
+    assert_int_equal(atomic_load(&crowd->failures), 0);
+    crowd_enter(crowd, 1); /* of another place, and of one that is empty */
+    crowd_visit(crowd);
+    assert_int_equal(atomic_load(&crowd->clashes), 1);
+    assert_false(crowd_expect(crowd, false));
+    assert_int_equal(atomic_load(&crowd->failures), 1);
+    barrier_free(visitors.barrier);
+}
+
+CASE(a_crowd_ends_its_loops) {
+    struct crowd crowd = {0};
+    crowd_add(&crowd, visit_until_over, &crowd);
+    assert_true(WAIT_FOR(atomic_load(&crowd.entered) > 0, LIMIT_MS));
+    crowd_end(&crowd);
+    crowd_assert_exclusive(&crowd);
+}
+
+CASE(temp_dirs_are_private_and_removed) {
     char *a = temp_dir(), *b = temp_dir();
     assert_string_not_equal(a, b);
     struct stat info;
@@ -152,13 +190,4 @@ static void temp_dirs_are_private_and_removed(void **state) {
     free(b); /* the directory goes when the program ends */
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(wait_until_ends_with_the_condition_or_the_limit),
-        cmocka_unit_test(children_are_told_apart_by_their_end),
-        cmocka_unit_test(child_dies_with_its_parent),
-        cmocka_unit_test(barrier_joins_processes_and_threads),
-        cmocka_unit_test(temp_dirs_are_private_and_removed),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

@@ -2,6 +2,7 @@
  * Tests of the ZooKeeper servers for tests (tests/support/zk.h) and of the proxy between a client and
  * one: each thing they promise really happens. The client is a few requests by hand.
  */
+#include "support/case.h"
 #include "support/proxy.h"
 #include "support/wait.h"
 #include "support/zk.h"
@@ -9,15 +10,11 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { LIMIT_MS = 60000, CREATE = 1, EXISTS = 3 };
 
@@ -123,8 +120,7 @@ static int32_t look(const struct zk *zk, const char *path) {
 
 /* ---- One server ------------------------------------------------------------------------------ */
 
-static void a_server_has_a_life(void **state) {
-    (void)state;
+CASE(a_server_has_a_life) {
     struct zk *zk = zk_start(NULL);
     char *ok = zk_word(zk, "ruok");
     assert_string_equal(ok, "imok");
@@ -149,8 +145,7 @@ static void a_server_has_a_life(void **state) {
     zk_free(zk);
 }
 
-static void its_tree_can_be_seen_and_changed(void **state) {
-    (void)state;
+CASE(its_tree_can_be_seen_and_changed) {
     struct zk *zk = zk_start(NULL);
     struct zk_client *eyes = zk_client_open(zk_port(zk));
     assert_int_equal(zk_count(eyes, "/n"), -1);
@@ -179,8 +174,7 @@ static void its_tree_can_be_seen_and_changed(void **state) {
     zk_free(zk);
 }
 
-static void the_proxy_loses_one_reply(void **state) {
-    (void)state;
+CASE(the_proxy_loses_one_reply) {
     struct zk *zk = zk_start(NULL);
     struct proxy *proxy = proxy_start_tcp(zk_port(zk), PROXY_ZOOKEEPER);
     int fd = open_session(proxy_port(proxy));
@@ -212,8 +206,7 @@ static bool has_followers(void *arg) {
     return zk_number(arg, "zk_synced_followers") == ZK_MEMBERS - 1;
 }
 
-static void a_follower_that_is_cut_off_still_answers(void **state) {
-    (void)state;
+CASE(a_follower_that_is_cut_off_still_answers) {
     struct zk_options options = {.tick_ms = 500, .sync_limit = 4};
     struct zk_ensemble *ensemble = zk_ensemble_start(&options);
     int leader = zk_wait_whole(ensemble);
@@ -240,12 +233,6 @@ static void a_follower_that_is_cut_off_still_answers(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_server_has_a_life),
-        cmocka_unit_test(its_tree_can_be_seen_and_changed),
-        cmocka_unit_test(the_proxy_loses_one_reply),
-        cmocka_unit_test(a_follower_that_is_cut_off_still_answers),
-    };
     zk_need();
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return test_cases_run(NULL, NULL);
 }

@@ -6,15 +6,12 @@
  * HF_SEED repeats a run.
  */
 #include "base/table.h"
+#include "support/case.h"
+#include "support/random.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-#include <cmocka.h>
 
 #define KEYS 400
 #define STEPS 20000
@@ -25,20 +22,6 @@ struct thing {
     bool is_in;
     unsigned visits;
 };
-
-static uint64_t next_random(uint64_t *state) {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return *state >> 11;
-}
-
-static uint64_t seed(void) {
-    const char *given = getenv("HF_SEED");
-    uint64_t value = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)time(NULL) * 2654435761u;
-    printf("HF_SEED=%llu\n", (unsigned long long)value);
-    return value | 1;
-}
 
 static struct thing *new_things(void) {
     struct thing *things = calloc(KEYS, sizeof *things);
@@ -81,11 +64,11 @@ static void check(const struct hfi_table *table, struct thing *thing) {
 static void random_steps(const struct hfi_mem *mem) {
     struct thing *things = new_things();
     struct hfi_table table = {0};
-    uint64_t state = seed();
+    uint64_t state = random_seed();
     for (int step = 0; step < STEPS; step++) {
         size_t few = step % 4000 < 2000 ? KEYS : 3; /* so that it is empty now and then */
-        turn(mem, &table, &things[next_random(&state) % few]);
-        check(&table, &things[next_random(&state) % KEYS]);
+        turn(mem, &table, &things[random_next(&state) % few]);
+        check(&table, &things[random_next(&state) % KEYS]);
         if (step % 500 == 0)
             check_all_are_visited_once(&table, things);
     }
@@ -100,8 +83,7 @@ static void random_steps(const struct hfi_mem *mem) {
     free(things);
 }
 
-static void random_steps_agree_with_the_model(void **state) {
-    (void)state;
+CASE(random_steps_agree_with_the_model) {
     const struct hfi_mem mem = {.spares = NULL};
     random_steps(&mem);
 }
@@ -111,14 +93,12 @@ static void *no_memory(size_t size, void *user) {
     return NULL;
 }
 
-static void without_memory_it_works_all_the_same(void **state) {
-    (void)state;
+CASE(without_memory_it_works_all_the_same) {
     const struct hfi_mem mem = {.hook.allocate = no_memory};
     random_steps(&mem);
 }
 
-static void every_byte_counts_for_the_hash(void **state) {
-    (void)state;
+CASE(every_byte_counts_for_the_hash) {
     char bytes[40] = {0};
     for (size_t len = 1; len <= sizeof bytes; len++) {
         uint64_t before = hfi_hash(bytes, len);
@@ -131,11 +111,4 @@ static void every_byte_counts_for_the_hash(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_steps_agree_with_the_model),
-        cmocka_unit_test(without_memory_it_works_all_the_same),
-        cmocka_unit_test(every_byte_counts_for_the_hash),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

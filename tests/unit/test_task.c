@@ -6,21 +6,17 @@
  * its executor's thread, and nobody sleeps past his alarm. Run under TSan as well.
  */
 #include "base/clock.h"
-#include "base/task.h"
+#include "support/case.h"
+#include "support/crowd.h"
 #include "support/sync.h"
 #include "support/wait.h"
+#include "task/task.h"
 
 #include <poll.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-
-#include <cmocka.h>
-
-#define HANG_MS 30000
 
 /* ---- An executor with a thread ---- */
 
@@ -28,7 +24,7 @@ struct runner {
     struct hfi_exec exec;
     pthread_t thread;
     atomic_bool stop;
-    int kick_fd; /* -1: sleeps instead of polling */
+    int wake_fd; /* -1: sleeps instead of polling */
 };
 
 static void *run_executor(void *arg) {
@@ -36,14 +32,14 @@ static void *run_executor(void *arg) {
     while (!atomic_load(&runner->stop)) {
         if (hfi_exec_run(&runner->exec))
             continue;
-        if (runner->kick_fd < 0) {
+        if (runner->wake_fd < 0) {
             hfi_exec_sleep(&runner->exec);
             continue;
         }
         int64_t at_ms;
-        if (!hfi_exec_poll_begin(&runner->exec, runner->kick_fd, &at_ms))
+        if (!hfi_exec_poll_begin(&runner->exec, runner->wake_fd, &at_ms))
             continue;
-        struct pollfd fd = {.fd = runner->kick_fd, .events = POLLIN};
+        struct pollfd fd = {.fd = runner->wake_fd, .events = POLLIN};
         int64_t left_ms = at_ms == HFI_NEVER ? -1 : at_ms - hfi_now_ms();
         poll(&fd, 1, at_ms != HFI_NEVER && left_ms < 0 ? 0 : (int)left_ms);
         hfi_exec_poll_end(&runner->exec);
@@ -55,17 +51,17 @@ static void *run_executor(void *arg) {
 static void start_runner(struct runner *runner, bool polls) {
     hfi_exec_init(&runner->exec);
     atomic_init(&runner->stop, false);
-    runner->kick_fd = polls ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) : -1;
+    runner->wake_fd = polls ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) : -1;
     pthread_create(&runner->thread, NULL, run_executor, runner);
 }
 
 static void stop_runner(struct runner *runner) {
     atomic_store(&runner->stop, true);
-    hfi_exec_nudge(&runner->exec);
+    hfi_exec_wake(&runner->exec);
     pthread_join(runner->thread, NULL);
     hfi_exec_destroy(&runner->exec);
-    if (runner->kick_fd >= 0)
-        close(runner->kick_fd);
+    if (runner->wake_fd >= 0)
+        close(runner->wake_fd);
 }
 
 /* ---- A task that counts ---- */
@@ -76,7 +72,7 @@ struct counter {
     atomic_int running, wrong;
     atomic_uint seen;
     atomic_int runs, destroyed;
-    atomic_int posts, taken; /* of bit 1, by those who have seen the one before taken */
+    atomic_int posts, taken; /* of bit 1, by callers that have seen the one before taken */
 };
 
 static void count(struct hfi_task *task, unsigned events) {
@@ -98,7 +94,6 @@ static void count_destroyed(struct hfi_task *task) {
 }
 
 struct poster {
-    pthread_t thread;
     struct counter *counter;
     unsigned bit;
     int posts;
@@ -111,6 +106,17 @@ static void *post_many(void *arg) {
     return NULL;
 }
 
+/* Each of eight threads has a bit of its own. */
+static void post_from_threads(struct counter *counter) {
+    struct poster posters[8];
+    struct crowd crowd = {0};
+    for (unsigned i = 0; i < 8; i++) {
+        posters[i] = (struct poster){.counter = counter, .bit = 1u << i, .posts = 2000};
+        crowd_add(&crowd, post_many, &posters[i]);
+    }
+    crowd_join(&crowd);
+}
+
 static bool all_bits_seen(void *arg) {
     return atomic_load(&((struct counter *)arg)->seen) == 0xffu;
 }
@@ -120,13 +126,7 @@ static void post_from_many_threads(bool polls) {
     start_runner(&runner, polls);
     struct counter counter = {.home = &runner};
     hfi_task_init(&counter.task, &runner.exec, count, count_destroyed);
-    struct poster posters[8];
-    for (unsigned i = 0; i < 8; i++) {
-        posters[i] = (struct poster){.counter = &counter, .bit = 1u << i, .posts = 2000};
-        pthread_create(&posters[i].thread, NULL, post_many, &posters[i]);
-    }
-    for (size_t i = 0; i < 8; i++)
-        pthread_join(posters[i].thread, NULL);
+    post_from_threads(&counter);
     assert_true(wait_until(all_bits_seen, &counter, HANG_MS));
     assert_int_equal(atomic_load(&counter.wrong), 0);
     stop_runner(&runner);
@@ -134,15 +134,13 @@ static void post_from_many_threads(bool polls) {
     assert_int_equal(atomic_load(&counter.destroyed), 1);
 }
 
-static void posts_of_many_threads_all_arrive(void **state) {
-    (void)state;
+CASE(posts_of_many_threads_all_arrive) {
     post_from_many_threads(false);
     post_from_many_threads(true);
 }
 
 /* One post at a time, each when the one before was taken: a wake-up that is lost is a hang. */
-static void no_wakeup_is_lost(void **state) {
-    (void)state;
+CASE(no_wakeup_is_lost) {
     for (int polls = 0; polls < 2; polls++) {
         struct runner runner;
         start_runner(&runner, polls != 0);
@@ -188,8 +186,7 @@ static void set_bell(struct runner *runner, struct bell *bell, int64_t in_ms) {
 }
 
 /* From another thread, while the executor sleeps without an alarm or with a later one. */
-static void an_earlier_alarm_wakes_the_sleeper(void **state) {
-    (void)state;
+CASE(an_earlier_alarm_wakes_the_sleeper) {
     for (int polls = 0; polls < 2; polls++) {
         struct runner runner;
         struct bell far = {.due_ms = 0}, near = {.due_ms = 0};
@@ -212,8 +209,7 @@ static void an_earlier_alarm_wakes_the_sleeper(void **state) {
     }
 }
 
-static void alarms_ring_in_order_and_never_early(void **state) {
-    (void)state;
+CASE(alarms_ring_in_order_and_never_early) {
     enum { BELLS = 60 };
     struct runner runner;
     struct bell bells[BELLS] = {{.due_ms = 0}};
@@ -229,23 +225,22 @@ static void alarms_ring_in_order_and_never_early(void **state) {
 
 /* ---- Nudges ---- */
 
-static void a_nudge_is_work_until_it_is_forgotten(void **state) {
-    (void)state;
+CASE(a_nudge_is_work_until_it_is_forgotten) {
     struct hfi_exec exec;
     hfi_exec_init(&exec);
     assert_false(hfi_exec_has_work(&exec));
-    hfi_exec_nudge(&exec);
+    hfi_exec_wake(&exec);
     assert_true(hfi_exec_has_work(&exec));
     hfi_exec_sleep(&exec); /* returns at once */
     int64_t at_ms;
     assert_false(hfi_exec_poll_begin(&exec, -1, &at_ms));
-    assert_false(hfi_exec_unnudge(&exec));
+    assert_false(hfi_exec_take_wake(&exec));
     assert_false(hfi_exec_has_work(&exec));
     struct counter counter = {.home = NULL};
     hfi_task_init(&counter.task, &exec, count, count_destroyed);
-    hfi_exec_nudge(&exec);
+    hfi_exec_wake(&exec);
     hfi_task_post(&counter.task, 1);
-    assert_true(hfi_exec_unnudge(&exec)); /* a task is work all the same */
+    assert_true(hfi_exec_take_wake(&exec)); /* a task is work all the same */
     assert_true(hfi_exec_run(&exec));
     assert_false(hfi_exec_run(&exec));
     assert_int_equal(atomic_load(&counter.runs), 1);
@@ -253,8 +248,7 @@ static void a_nudge_is_work_until_it_is_forgotten(void **state) {
     hfi_exec_destroy(&exec);
 }
 
-static void events_gather_until_the_task_runs(void **state) {
-    (void)state;
+CASE(events_gather_until_the_task_runs) {
     struct hfi_exec exec;
     struct counter counter = {.home = NULL};
     hfi_exec_init(&exec);
@@ -270,8 +264,7 @@ static void events_gather_until_the_task_runs(void **state) {
 
 /* ---- Moving and retiring ---- */
 
-static void a_queued_task_moves_with_its_events(void **state) {
-    (void)state;
+CASE(a_queued_task_moves_with_its_events) {
     struct hfi_exec from;
     struct runner to;
     hfi_exec_init(&from);
@@ -317,19 +310,12 @@ static void hop(struct hfi_task *task, unsigned events) {
 }
 
 /* It moves at every run, while others post to it. */
-static void moving_while_others_post(void **state) {
-    (void)state;
+CASE(moving_while_others_post) {
     struct hopper hopper = {.at = 0};
     start_runner(&hopper.runners[0], false);
     start_runner(&hopper.runners[1], true);
     hfi_task_init(&hopper.counter.task, &hopper.runners[0].exec, hop, count_destroyed);
-    struct poster posters[8];
-    for (unsigned i = 0; i < 8; i++) {
-        posters[i] = (struct poster){.counter = &hopper.counter, .bit = 1u << i, .posts = 2000};
-        pthread_create(&posters[i].thread, NULL, post_many, &posters[i]);
-    }
-    for (size_t i = 0; i < 8; i++)
-        pthread_join(posters[i].thread, NULL);
+    post_from_threads(&hopper.counter);
     assert_true(wait_until(all_bits_seen, &hopper.counter, HANG_MS));
     assert_int_equal(atomic_load(&hopper.counter.wrong), 0);
     for (int i = 0; i < 200; i++) { /* and one at a time, so that each post makes it hop */
@@ -344,8 +330,7 @@ static void moving_while_others_post(void **state) {
     assert_int_equal(atomic_load(&hopper.counter.destroyed), 1);
 }
 
-static void a_retired_task_never_runs_again(void **state) {
-    (void)state;
+CASE(a_retired_task_never_runs_again) {
     struct hfi_exec exec;
     struct counter counter = {.home = NULL};
     hfi_exec_init(&exec);
@@ -361,8 +346,7 @@ static void a_retired_task_never_runs_again(void **state) {
 }
 
 /* A task that is freed while it is queued stays until it has run. */
-static void the_queue_keeps_a_task_alive(void **state) {
-    (void)state;
+CASE(the_queue_keeps_a_task_alive) {
     struct hfi_exec exec;
     struct counter counter = {.home = NULL};
     hfi_exec_init(&exec);
@@ -376,18 +360,4 @@ static void the_queue_keeps_a_task_alive(void **state) {
     hfi_exec_destroy(&exec);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(posts_of_many_threads_all_arrive),
-        cmocka_unit_test(no_wakeup_is_lost),
-        cmocka_unit_test(an_earlier_alarm_wakes_the_sleeper),
-        cmocka_unit_test(alarms_ring_in_order_and_never_early),
-        cmocka_unit_test(a_nudge_is_work_until_it_is_forgotten),
-        cmocka_unit_test(events_gather_until_the_task_runs),
-        cmocka_unit_test(a_queued_task_moves_with_its_events),
-        cmocka_unit_test(moving_while_others_post),
-        cmocka_unit_test(a_retired_task_never_runs_again),
-        cmocka_unit_test(the_queue_keeps_a_task_alive),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

@@ -4,32 +4,15 @@
  * Random adds, removals and takings of the first, in mixes that make the heap wide and deep; every
  * step compares the first. The seed is printed, HF_SEED repeats a run.
  */
-#include "base/timer.h"
+#include "support/case.h"
+#include "support/random.h"
+#include "task/timer.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
-
-#include <cmocka.h>
 
 #define TIMERS 300
-
-static uint64_t next_random(uint64_t *state) {
-    *state ^= *state << 13;
-    *state ^= *state >> 7;
-    *state ^= *state << 17;
-    return *state >> 11;
-}
-
-static uint64_t seed(void) {
-    const char *given = getenv("HF_SEED");
-    uint64_t value = given != NULL ? strtoull(given, NULL, 10) : (uint64_t)time(NULL) * 2654435761u;
-    printf("HF_SEED=%llu\n", (unsigned long long)value);
-    return value | 1;
-}
 
 /* What the model says is first: the smallest time. Several may share it. */
 static int64_t smallest(const struct hfi_timer *timers, const bool *is_set, bool *ret_any) {
@@ -56,23 +39,22 @@ static void check(const struct hfi_timers *heap, const struct hfi_timer *timers,
     }
 }
 
-static void random_steps_agree_with_the_model(void **state) {
-    (void)state;
-    uint64_t random = seed();
+CASE(random_steps_agree_with_the_model) {
+    uint64_t random = random_seed();
     for (int round = 0; round < 20; round++) {
         struct hfi_timers heap = {NULL};
         struct hfi_timer timers[TIMERS] = {{0}};
         bool is_set[TIMERS] = {false};
-        uint64_t adds = 1 + next_random(&random) % 9; /* of ten steps */
-        uint64_t range = 1 + next_random(&random) % (round % 2 == 0 ? 10 : 1000000);
+        uint64_t adds = 1 + random_next(&random) % 9; /* of ten steps */
+        uint64_t range = 1 + random_next(&random) % (round % 2 == 0 ? 10 : 1000000);
         for (int step = 0; step < 3000; step++) {
-            size_t i = next_random(&random) % TIMERS;
+            size_t i = random_next(&random) % TIMERS;
             struct hfi_timer *first = hfi_timers_first(&heap);
-            if (next_random(&random) % 10 < adds) {
+            if (random_next(&random) % 10 < adds) {
                 hfi_timers_remove(&heap, &timers[i]); /* as setting an alarm again does */
-                hfi_timers_add(&heap, &timers[i], (int64_t)(next_random(&random) % range));
+                hfi_timers_add(&heap, &timers[i], (int64_t)(random_next(&random) % range));
                 is_set[i] = true;
-            } else if (next_random(&random) % 2 == 0 && first != NULL) {
+            } else if (random_next(&random) % 2 == 0 && first != NULL) {
                 hfi_timers_remove(&heap, first);
                 is_set[first - timers] = false;
             } else {
@@ -97,8 +79,7 @@ static void random_steps_agree_with_the_model(void **state) {
     }
 }
 
-static void removing_one_that_is_not_set_is_fine(void **state) {
-    (void)state;
+CASE(removing_one_that_is_not_set_is_fine) {
     struct hfi_timers heap = {NULL};
     struct hfi_timer one = {0}, other = {0};
     hfi_timers_remove(&heap, &one);
@@ -111,8 +92,7 @@ static void removing_one_that_is_not_set_is_fine(void **state) {
     assert_null(hfi_timers_first(&heap));
 }
 
-static void extreme_times_keep_their_order(void **state) {
-    (void)state;
+CASE(extreme_times_keep_their_order) {
     struct hfi_timers heap = {NULL};
     struct hfi_timer last = {0}, first = {0}, middle = {0};
     hfi_timers_add(&heap, &last, INT64_MAX);
@@ -125,11 +105,4 @@ static void extreme_times_keep_their_order(void **state) {
     assert_ptr_equal(hfi_timers_first(&heap), &last);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(random_steps_agree_with_the_model),
-        cmocka_unit_test(removing_one_that_is_not_set_is_fine),
-        cmocka_unit_test(extreme_times_keep_their_order),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

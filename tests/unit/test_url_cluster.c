@@ -1,16 +1,9 @@
 /* Urls of a cluster: every spelling of the scheme, several nodes, and the options that are theirs. */
-#include "net/url.h"
+#include "support/case.h"
+#include "unit/urls.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-#define SECRET "S3cr3tPassw0rd"
-
-static const struct hfi_mem plain_memory;
 
 /* A url in one line: "hosts|db|tls|user|password|pubsub|map". */
 static void describe(const struct hfi_url *url, char *text, size_t size) {
@@ -28,9 +21,7 @@ static void describe(const struct hfi_url *url, char *text, size_t size) {
     fclose(out);
 }
 
-static const struct {
-    const char *text, *expected;
-} good[] = {
+static const struct good_url good[] = {
     {"redis-cluster://h1", "h1:6379|0|clear|-|-|-|"},
     {"redis-cluster://h1:1,h2,[::3]:3", "h1:1,h2:6379,::3:3|0|clear|-|-|-|"},
     {"redis-cluster://", "localhost:6379|0|clear|-|-|-|"},
@@ -56,28 +47,11 @@ static const struct {
     {"rediss-cluster://h?tls_verify=none", "h:6379|0|tls|-|-|-|"},
 };
 
-static void good_urls_are_taken_apart(void **state) {
-    (void)state;
-    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
-        struct hfi_url url, copy;
-        hf_error error = {0};
-        char text[512], copied[512];
-        if (hfi_url_parse(&plain_memory, good[i].text, &url, &error) != HF_OK)
-            fail_msg("%s: %s", good[i].text, error.text);
-        assert_int_equal(url.kind, HFI_URL_CLUSTER);
-        describe(&url, text, sizeof text);
-        assert_string_equal(text, good[i].expected);
-        assert_int_equal(hfi_url_copy(&plain_memory, &url, &copy), HF_OK);
-        hfi_url_clear(&plain_memory, &url);
-        describe(&copy, copied, sizeof copied);
-        assert_string_equal(copied, good[i].expected);
-        hfi_url_clear(&plain_memory, &copy);
-    }
+CASE(good_urls_are_taken_apart) {
+    assert_good_urls(good, sizeof good / sizeof good[0], HFI_URL_CLUSTER, describe);
 }
 
-static const struct {
-    const char *text, *words;
-} bad[] = {
+static const struct bad_url bad[] = {
     {"redis-cluster://:" SECRET "@h/x", "the database is not a number"},
     {"redis-cluster://h/1?db=1", "the database is given twice"},
     {"redis-cluster://h1,,h2", "beside a comma"},
@@ -95,32 +69,16 @@ static const struct {
     {"redis://h?map=a:1=b:1", "redis-cluster://"},
 };
 
-static void bad_urls_are_refused_in_words(void **state) {
-    (void)state;
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        struct hfi_url url;
-        hf_error error = {0};
-        if (hfi_url_parse(&plain_memory, bad[i].text, &url, &error) != HF_EINVAL)
-            fail_msg("%s is accepted", bad[i].text);
-        if (strstr(error.text, bad[i].words) == NULL || strstr(error.text, SECRET) != NULL)
-            fail_msg("%s: %s", bad[i].text, error.text);
-    }
+CASE(bad_urls_are_refused_in_words) {
+    assert_bad_urls(bad, sizeof bad / sizeof bad[0]);
 }
 
-static void no_quorum_is_made_of_clusters(void **state) {
+CASE(no_quorum_is_made_of_clusters) {
     hf_client *client;
-    (void)state;
     assert_int_equal(
         hf_open("redis-cluster://a redis-cluster://b redis-cluster://c", NULL, &client), HF_EINVAL);
     assert_non_null(strstr(hf_last_error()->text, "cluster cannot be one server of a quorum"));
     assert_int_equal(hf_open("redis://a redis://b redis+cluster://c", NULL, &client), HF_EINVAL);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_urls_are_taken_apart),
-        cmocka_unit_test(bad_urls_are_refused_in_words),
-        cmocka_unit_test(no_quorum_is_made_of_clusters),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

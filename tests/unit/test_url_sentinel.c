@@ -2,16 +2,11 @@
  * Urls of Sentinel: every form that people write for other clients, what they get wrong, and no password
  * in any message.
  */
-#include "net/url.h"
+#include "support/case.h"
+#include "unit/urls.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#include <cmocka.h>
-
-#define SECRET "S3cr3tPassw0rd"
 
 static const struct hfi_mem plain_memory;
 
@@ -35,9 +30,7 @@ static void describe(const struct hfi_url *url, char *text, size_t size) {
     fclose(out);
 }
 
-static const struct {
-    const char *text, *expected;
-} good[] = {
+static const struct good_url good[] = {
     {"redis-sentinel://h1/m", "h1:26379|m|0|clear|-|-|-|-|-|-|"},
     {"redis-sentinel://h1:1,h2,h3:3/m/4", "h1:1,h2:26379,h3:3|m|4|clear|-|-|-|-|-|-|"},
     {"redis-sentinel://h1/m/", "h1:26379|m|0|clear|-|-|-|-|-|-|"},
@@ -79,28 +72,11 @@ static const struct {
      "h:26379|m|0|clear|-|-|-|-|-|-|10.0.0.1:6379=localhost:7000,::1:1=::2:2"},
 };
 
-static void good_urls_are_taken_apart(void **state) {
-    (void)state;
-    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
-        struct hfi_url url, copy;
-        hf_error error = {0};
-        char text[512], copied[512];
-        if (hfi_url_parse(&plain_memory, good[i].text, &url, &error) != HF_OK)
-            fail_msg("%s: %s", good[i].text, error.text);
-        assert_int_equal(url.kind, HFI_URL_SENTINEL);
-        describe(&url, text, sizeof text);
-        assert_string_equal(text, good[i].expected);
-        assert_int_equal(hfi_url_copy(&plain_memory, &url, &copy), HF_OK);
-        hfi_url_clear(&plain_memory, &url);
-        describe(&copy, copied, sizeof copied);
-        assert_string_equal(copied, good[i].expected);
-        hfi_url_clear(&plain_memory, &copy);
-    }
+CASE(good_urls_are_taken_apart) {
+    assert_good_urls(good, sizeof good / sizeof good[0], HFI_URL_SENTINEL, describe);
 }
 
-static const struct {
-    const char *text, *words;
-} bad[] = {
+static const struct bad_url bad[] = {
     {"redis-sentinel://:" SECRET "@h/0", "the database or the name"},
     {"redis-sentinel://:" SECRET "@h/0#m", "'#'"},
     {"redis-sentinel://h#m/0", "the host contains"},
@@ -118,6 +94,10 @@ static const struct {
     {"redis-sentinel://h/m?sentinel_password=" SECRET "&sentinel_password=" SECRET, "given twice"},
     {"redis-sentinel://h/m?sentinel_password=%zz" SECRET, "hex digits"},
     {"redis-sentinel://h/m?sentinel_tls=yes", "on or off"},
+    {"redis-sentinel://h/m?sentinel_confirm=1", "sentinel_confirm must be on or off"},
+    {"redis-sentinel://h/m?sentinel_confirm=on&sentinel_confirm=on",
+     "sentinel_confirm is given twice"},
+    {"redis://h?sentinel_confirm=on", "Sentinel options need redis-sentinel://"},
     {"redis-sentinel://h/m?tls_ca_file=a", "rediss-sentinel://"},
     {"redis-sentinel://h/m?map=a:1", "ANNOUNCED:PORT=REAL:PORT"},
     {"redis-sentinel://h/m?map=a=b:1", "ANNOUNCED:PORT=REAL:PORT"},
@@ -131,20 +111,11 @@ static const struct {
     {"redis-sentinel://h/m?pubsub=auto", "redis-cluster://"},
 };
 
-static void bad_urls_are_refused_in_words(void **state) {
-    (void)state;
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        struct hfi_url url;
-        hf_error error = {0};
-        if (hfi_url_parse(&plain_memory, bad[i].text, &url, &error) != HF_EINVAL)
-            fail_msg("%s is accepted", bad[i].text);
-        if (strstr(error.text, bad[i].words) == NULL || strstr(error.text, SECRET) != NULL)
-            fail_msg("%s: %s", bad[i].text, error.text);
-    }
+CASE(bad_urls_are_refused_in_words) {
+    assert_bad_urls(bad, sizeof bad / sizeof bad[0]);
 }
 
-static void there_is_an_end_to_hosts(void **state) {
-    (void)state;
+CASE(there_is_an_end_to_hosts) {
     char text[512] = "redis-sentinel://h";
     for (int i = 0; i < HFI_URL_HOSTS_MAX; i++)
         strcat(text, ",h");
@@ -155,11 +126,4 @@ static void there_is_an_end_to_hosts(void **state) {
     assert_non_null(strstr(error.text, "more than"));
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_urls_are_taken_apart),
-        cmocka_unit_test(bad_urls_are_refused_in_words),
-        cmocka_unit_test(there_is_an_end_to_hosts),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

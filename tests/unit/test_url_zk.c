@@ -1,17 +1,14 @@
 /*
  * Urls of ZooKeeper: hosts, chroot, options, and what they refuse.
  */
-#include "net/url.h"
+#include "net/url/url.h"
 
 #include "base/error.h"
+#include "support/case.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static const struct hfi_mem mem;
 
@@ -20,8 +17,7 @@ static int parse(const char *text, struct hfi_url *ret, hf_error *error) {
     return hfi_url_parse(&mem, text, ret, error);
 }
 
-static void parts(void **state) {
-    (void)state;
+CASE(parts) {
     struct hfi_url url, copy;
     hf_error error;
     assert_int_equal(
@@ -46,8 +42,7 @@ static void parts(void **state) {
     hfi_url_clear(&mem, &url);
 }
 
-static void defaults(void **state) {
-    (void)state;
+CASE(defaults) {
     struct hfi_url url;
     hf_error error;
     assert_int_equal(parse("zk://", &url, &error), HF_OK);
@@ -62,8 +57,7 @@ static void defaults(void **state) {
     hfi_url_clear(&mem, &url);
 }
 
-static void refused(void **state) {
-    (void)state;
+CASE(refused) {
     static const struct {
         const char *url, *words;
     } rows[] = {
@@ -86,11 +80,4 @@ static void refused(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts),
-        cmocka_unit_test(defaults),
-        cmocka_unit_test(refused),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

@@ -4,18 +4,14 @@
  *
  * The fuzzing prints its seed; HF_SEED plays it again.
  */
+#include "support/case.h"
+#include "support/random.h"
 #include "unit/zk_frames.h"
-#include "zk/session_impl.h"
+#include "zk/session/session_impl.h"
 
-#include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-#include <cmocka.h>
 
 #define STAT_OF_PARENT                                                                                \
     "00000000000000020000000000000002000001a1e57faf99000001a1e57faf990000000000000001000000000000000" \
@@ -50,7 +46,8 @@ static int read_results(struct hfi_zk_in *in, const unsigned char *bytes, size_t
         look_at(result.path, bytes, len);
         assert_true(result.op != -1 || results.err != 0); /* refused is never taken for done */
     }
-    assert_true(err != HF_OK || (seen == results.len && (seen == 0 || results.culprit < seen)));
+    assert_true(err != HF_OK ||
+                (seen == results.len && (seen == 0 || results.failed_index < seen)));
     return err;
 }
 
@@ -89,8 +86,7 @@ static int read_as(enum zk_frame_kind kind, const unsigned char *bytes, size_t l
     return err;
 }
 
-static void cut_off_anywhere(void **state) {
-    (void)state;
+CASE(cut_off_anywhere) {
     for (size_t i = 0; i < ZK_FRAMES; i++) {
         size_t len;
         unsigned char *whole = zk_from_hex(zk_frames[i].hex, &len);
@@ -108,8 +104,7 @@ static void cut_off_anywhere(void **state) {
 
 /* Each byte as each other byte, read as every kind of message: it may be taken for something else, but
  * never for what lies outside. */
-static void any_byte_changed(void **state) {
-    (void)state;
+CASE(any_byte_changed) {
     for (size_t i = 0; i < ZK_FRAMES; i++) {
         size_t len;
         unsigned char *bytes = zk_from_hex(zk_frames[i].hex, &len);
@@ -139,8 +134,7 @@ static void expect_refused(enum zk_frame_kind kind, const char *hex) {
     free(bytes);
 }
 
-static void lengths_and_counts_that_lie(void **state) {
-    (void)state;
+CASE(lengths_and_counts_that_lie) {
     static const char *const lies[] = {"7fffffff", "80000000", "fffffffe", "00400000", "00000100"};
     for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
         char text[256];
@@ -165,8 +159,7 @@ static void lengths_and_counts_that_lie(void **state) {
     expect_refused(ZK_MULTI, "ffffffff000000000000000000ffffffff01ffffffff");
 }
 
-static void frames_and_their_lengths(void **state) {
-    (void)state;
+CASE(frames_and_their_lengths) {
     size_t len;
     static const unsigned char two[] = {0, 0, 0, 2, 7, 8, 9};
     for (size_t have = 0; have < 6; have++) {
@@ -185,8 +178,7 @@ static void frames_and_their_lengths(void **state) {
     assert_int_equal(hfi_zk_frame_len(http, 4, &len), HF_EPROTO);
 }
 
-static void frames_that_are_to_be_skipped(void **state) {
-    (void)state;
+CASE(frames_that_are_to_be_skipped) {
     size_t len;
     static const unsigned char most[] = {0, 0x40, 0, 0}, over[] = {0, 0x40, 0, 1};
     static const unsigned char longest[] = {4, 0, 0, 0}, none[] = {4, 0, 0, 1}, http[] = "HTTP";
@@ -201,23 +193,16 @@ static void frames_that_are_to_be_skipped(void **state) {
 
 /* ---- Chance ---------------------------------------------------------------------------------- */
 
-static uint64_t next_random(uint64_t *random) {
-    *random ^= *random << 13;
-    *random ^= *random >> 7;
-    *random ^= *random << 17;
-    return *random * 0x2545f4914f6cdd1du >> 16;
-}
-
 static size_t mutate(uint64_t *random, unsigned char *bytes, size_t len) {
     static const unsigned char spice[] = {0, 1, 4, 0x0d, 0x0f, 0x7f, 0x80, 0xfe, 0xff};
-    for (uint64_t edits = next_random(random) % 5; edits > 0 && len > 1; edits--) {
-        size_t at = next_random(random) % len;
-        switch (next_random(random) % 4) {
+    for (uint64_t edits = random_next(random) % 5; edits > 0 && len > 1; edits--) {
+        size_t at = random_next(random) % len;
+        switch (random_next(random) % 4) {
         case 0:
-            bytes[at] = spice[next_random(random) % sizeof spice];
+            bytes[at] = spice[random_next(random) % sizeof spice];
             break;
         case 1:
-            bytes[at] = (unsigned char)next_random(random);
+            bytes[at] = (unsigned char)random_next(random);
             break;
         case 2:
             memmove(bytes + at, bytes + at + 1, len - at - 1);
@@ -230,24 +215,19 @@ static size_t mutate(uint64_t *random, unsigned char *bytes, size_t len) {
     return len;
 }
 
-static void fuzz_messages(void **state) {
-    (void)state;
-    const char *given = getenv("HF_SEED");
-    uint64_t random =
-        given != NULL ? strtoull(given, NULL, 10) : (uint64_t)time(NULL) * 2654435761u;
-    printf("fuzz_messages: HF_SEED=%" PRIu64 "\n", random);
-    random |= 1;
+CASE(fuzz_messages) {
+    uint64_t random = random_seed();
     long rounds = getenv("HF_SOAK") != NULL ? 20000000 : 200000;
     for (long round = 0; round < rounds; round++) {
         size_t len;
-        size_t which = next_random(&random) % ZK_FRAMES;
+        size_t which = random_next(&random) % ZK_FRAMES;
         unsigned char *model = zk_from_hex(zk_frames[which].hex, &len);
         len = mutate(&random, model, len);
         unsigned char *bytes = malloc(len);
         memcpy(bytes, model, len);
-        bool as_it_is = next_random(&random) % 4 != 0;
+        bool as_it_is = random_next(&random) % 4 != 0;
         read_as(as_it_is ? zk_frames[which].kind
-                         : (enum zk_frame_kind)(next_random(&random) % ZK_FRAME_KINDS),
+                         : (enum zk_frame_kind)(random_next(&random) % ZK_FRAME_KINDS),
                 bytes, len);
         free(bytes);
         free(model);
@@ -294,16 +274,14 @@ static int32_t read_on(void *reader, const uint32_t *lens, int32_t seen) {
     return seen;
 }
 
-static void messages_in_pieces(void **state) {
-    (void)state;
+CASE(messages_in_pieces) {
     static const uint32_t lens[] = {41, 16,      HFI_ZK_FRAME_MAX, HFI_ZK_FRAME_MAX + 1,
                                     20, 5000000, 6000000,          16};
     enum { FRAMES = sizeof lens / sizeof lens[0] };
     struct stream stream = {0};
     for (int32_t i = 0; i < FRAMES; i++)
         append_frame(&stream, lens[i], i);
-    uint64_t random = (uint64_t)time(NULL) * 2654435761u | 1;
-    print_message("messages_in_pieces: %" PRIu64 "\n", random);
+    uint64_t random = random_seed();
     static struct hfi_zk_session session; /* the reader finds it by its memory */
     for (int round = 0; round < 20; round++) {
         void *reader = hfi_zk_protocol.reader_new(&session.mem);
@@ -311,7 +289,7 @@ static void messages_in_pieces(void **state) {
         int32_t seen = 0;
         for (size_t at = 0, piece; at < stream.len; at += piece) {
             hf_error error;
-            piece = 1 + next_random(&random) % (round % 2 == 0 ? 100000 : 30);
+            piece = 1 + random_next(&random) % (round % 2 == 0 ? 100000 : 30);
             piece += at > 100 && round % 2 == 1 ? 65536 : 0;
             piece = piece < stream.len - at ? piece : stream.len - at;
             assert_int_equal(
@@ -325,15 +303,4 @@ static void messages_in_pieces(void **state) {
     free(stream.bytes);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(cut_off_anywhere),
-        cmocka_unit_test(any_byte_changed),
-        cmocka_unit_test(lengths_and_counts_that_lie),
-        cmocka_unit_test(frames_and_their_lengths),
-        cmocka_unit_test(frames_that_are_to_be_skipped),
-        cmocka_unit_test(messages_in_pieces),
-        cmocka_unit_test(fuzz_messages),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

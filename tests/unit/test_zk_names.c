@@ -2,17 +2,14 @@
  * Names of ZooKeeper's nodes: which the server takes, the path of a lock, the nodes beneath it and their
  * order, what a node says of its owner; and that every error of the server has a meaning.
  */
-#include "zk/errors.h"
-#include "zk/names.h"
+#include "support/case.h"
+#include "zk/wire/errors.h"
+#include "zk/wire/names.h"
 
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static const struct {
     const char *chroot, *prefix, *name, *path;
@@ -36,8 +33,7 @@ static const struct {
     {"", "", "\xc2\xa0", "/\xc2\xa0"},         /* U+00A0 */
 };
 
-static void names_become_paths(void **state) {
-    (void)state;
+CASE(names_become_paths) {
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
         struct hfi_zk_names names = {.chroot = good[i].chroot, .prefix = good[i].prefix};
         hf_error error = {0};
@@ -61,18 +57,18 @@ static const struct {
     {"", "/", "begins with a '/'"},
     {"p/", "/", "begins with a '/'"},
     {"", "//x", "begins with a '/'"},
-    {"", "/app/x", "is written app/x"},
+    {"", "/app/x", "write app/x"},
     {"p-", "/x", "begins with a '/'"},
-    {"", "x/", "nothing before or behind"},
-    {"", "a//b", "nothing before or behind"},
-    {"p//", "x", "nothing before or behind"},
+    {"", "x/", "empty part before or after"},
+    {"", "a//b", "empty part before or after"},
+    {"p//", "x", "empty part before or after"},
     {"", ".", "'.' or '..'"},
     {"", "a/../b", "'.' or '..'"},
     {"", "a/.", "'.' or '..'"},
     {".", ".", "'.' or '..'"}, /* together they are one */
-    {"", "zookeeper", "server's own"},
-    {"", "zookeeper/x", "server's own"},
-    {"zoo", "keeper", "server's own"},
+    {"", "zookeeper", "reserved by the server"},
+    {"", "zookeeper/x", "reserved by the server"},
+    {"zoo", "keeper", "reserved by the server"},
     {"", "a\x01", "U+0001"},
     {"", "a\x1f", "U+001F"},
     {"", "a\x7f", "U+007F"},
@@ -95,8 +91,7 @@ static const struct {
     {"", "\xe2\x82", "UTF-8"},
 };
 
-static void what_no_server_takes_is_refused(void **state) {
-    (void)state;
+CASE(a_value_no_server_takes_is_refused) {
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         struct hfi_zk_names names = {.chroot = "", .prefix = bad[i].prefix};
         hf_error error = {0};
@@ -110,8 +105,7 @@ static void what_no_server_takes_is_refused(void **state) {
     assert_int_equal(hfi_zk_check_name(&names, "a\0b", 3, &error), HF_EINVAL);
 }
 
-static void there_is_an_end_to_names(void **state) {
-    (void)state;
+CASE(there_is_an_end_to_names) {
     char name[HFI_ZK_NAME_MAX + 2];
     memset(name, 'n', sizeof name);
     struct hfi_zk_names names = {.chroot = "", .prefix = ""};
@@ -124,8 +118,7 @@ static void there_is_an_end_to_names(void **state) {
     assert_int_equal(hfi_zk_check_name(&names, name, HFI_ZK_NAME_MAX, &error), HF_OK);
 }
 
-static void chroots(void **state) {
-    (void)state;
+CASE(chroots) {
     hf_error error = {0};
     assert_int_equal(hfi_zk_check_chroot("", &error), HF_OK);
     assert_int_equal(hfi_zk_check_chroot("/a", &error), HF_OK);
@@ -135,8 +128,7 @@ static void chroots(void **state) {
         assert_int_equal(hfi_zk_check_chroot(wrong[i], &error), HF_EINVAL);
 }
 
-static void parents(void **state) {
-    (void)state;
+CASE(parents) {
     assert_int_equal(hfi_zk_parent_len("/a/bc/d", 7), 5);
     assert_int_equal(hfi_zk_parent_len("/a/bc", 5), 2);
     assert_int_equal(hfi_zk_parent_len("/a", 2), 0);
@@ -180,8 +172,7 @@ static const struct {
     {"x", HFI_ZK_NO_LABEL, 0, false},
 };
 
-static void nodes_are_taken_apart(void **state) {
-    (void)state;
+CASE(nodes_are_taken_apart) {
     for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++) {
         size_t len = strlen(nodes[i].name);
         char *name = malloc(len); /* without an end, as it is in a frame */
@@ -196,8 +187,7 @@ static void nodes_are_taken_apart(void **state) {
     }
 }
 
-static void nodes_are_named_as_they_are_read(void **state) {
-    (void)state;
+CASE(nodes_are_named_as_they_are_read) {
     static const int numbers[] = {0, 1, 12345, INT32_MAX, -1, -999999999, INT32_MIN};
     char name[HFI_ZK_NODE_TEXT];
     for (enum hfi_zk_label label = HFI_ZK_LOCK; label <= HFI_ZK_LEASE; label++)
@@ -215,8 +205,7 @@ static void nodes_are_named_as_they_are_read(void **state) {
     assert_string_equal(name, "_c_" UUID "-__WRIT__");
 }
 
-static void the_order_goes_on_below_zero(void **state) {
-    (void)state;
+CASE(the_order_continues_below_zero) {
     assert_true(hfi_zk_before(1, 2));
     assert_false(hfi_zk_before(2, 1));
     assert_false(hfi_zk_before(2, 2));
@@ -230,8 +219,7 @@ static void the_order_goes_on_below_zero(void **state) {
 
 /* ---- Data ------------------------------------------------------------------------------------ */
 
-static void owners_are_written_and_read(void **state) {
-    (void)state;
+CASE(owners_are_written_and_read) {
     char data[HFI_ZK_DATA_MAX];
     struct hfi_zk_data found;
     size_t len = hfi_zk_data_write(UUID ":77", 39, "host 12 prog name", data);
@@ -257,8 +245,7 @@ static void owners_are_written_and_read(void **state) {
     assert_int_equal(found.under.len, 0);
 }
 
-static void who_it_runs_for_is_behind_the_program(void **state) {
-    (void)state;
+CASE(the_user_is_behind_the_program) {
     static const struct {
         const char *who, *program, *under;
     } rows[] = {{"host 12 prog under=" UUID ":5", "host 12 prog", UUID ":5"},
@@ -277,8 +264,7 @@ static void who_it_runs_for_is_behind_the_program(void **state) {
     }
 }
 
-static void what_others_wrote_names_no_owner(void **state) {
-    (void)state;
+CASE(foreign_fields_name_no_owner) {
     static const char *const others[] = {"",
                                          "127.0.0.1",
                                          "__REVOKE__",
@@ -325,8 +311,7 @@ static const struct {
     {1, HF_EPROTO, HFI_ZK_REMEDY_DROP, "1"},
 };
 
-static void errors_have_a_meaning(void **state) {
-    (void)state;
+CASE(errors_have_a_meaning) {
     for (size_t i = 0; i < sizeof errors / sizeof errors[0]; i++) {
         hf_error error = {0};
         enum hfi_zk_remedy remedy;
@@ -337,20 +322,4 @@ static void errors_have_a_meaning(void **state) {
     }
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(names_become_paths),
-        cmocka_unit_test(what_no_server_takes_is_refused),
-        cmocka_unit_test(there_is_an_end_to_names),
-        cmocka_unit_test(chroots),
-        cmocka_unit_test(parents),
-        cmocka_unit_test(nodes_are_taken_apart),
-        cmocka_unit_test(nodes_are_named_as_they_are_read),
-        cmocka_unit_test(the_order_goes_on_below_zero),
-        cmocka_unit_test(owners_are_written_and_read),
-        cmocka_unit_test(who_it_runs_for_is_behind_the_program),
-        cmocka_unit_test(what_others_wrote_names_no_owner),
-        cmocka_unit_test(errors_have_a_meaning),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

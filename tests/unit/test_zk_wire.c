@@ -2,17 +2,14 @@
  * ZooKeeper's protocol as bytes: requests as a server of 3.9.4 took them, and its answers to them.
  * What no server says is in test_zk_mangled.c.
  */
+#include "support/case.h"
 #include "support/memory.h"
 #include "unit/zk_frames.h"
-#include "zk/errors.h"
-#include "zk/wire.h"
+#include "zk/wire/errors.h"
+#include "zk/wire/wire.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static const struct hfi_mem plain_memory;
 
@@ -28,8 +25,7 @@ static void expect_written(struct hfi_zk_out *out, const char *hex) {
     hfi_zk_out_clear(out);
 }
 
-static void requests_of_a_session(void **state) {
-    (void)state;
+CASE(requests_of_a_session) {
     struct hfi_zk_out out;
     hfi_zk_out_init(&out, &plain_memory);
 
@@ -55,8 +51,7 @@ static void requests_of_a_session(void **state) {
     expect_written(&out, "0000000800000010fffffff5");
 }
 
-static void requests_for_nodes(void **state) {
-    (void)state;
+CASE(requests_for_nodes) {
     struct hfi_zk_out out;
     hfi_zk_out_init(&out, &plain_memory);
 
@@ -80,8 +75,7 @@ static void requests_for_nodes(void **state) {
     expect_written(&out, "000000160000000f00000002000000062f6170702f63ffffffff");
 }
 
-static void a_multi_of_each_sort(void **state) {
-    (void)state;
+CASE(a_multi_of_each_sort) {
     struct hfi_zk_out out;
     hfi_zk_out_init(&out, &plain_memory);
     hfi_zk_multi_begin(&out, 9);
@@ -103,8 +97,7 @@ static void a_multi_of_each_sort(void **state) {
 }
 
 /* A hundred checks need room: it is had, or the buffer says that it failed, and nothing else. */
-static void many_frames_and_no_memory(void **state) {
-    (void)state;
+CASE(many_frames_and_no_memory) {
     struct memory memory = {0};
     struct hfi_mem mem = {.hook = memory_allocator(&memory)};
     for (long fail_at = 0; fail_at < 8; fail_at++) {
@@ -147,8 +140,7 @@ static unsigned char *open_frame(const char *hex, int32_t xid, int64_t zxid, int
     return bytes;
 }
 
-static void answers_of_a_session(void **state) {
-    (void)state;
+CASE(answers_of_a_session) {
     size_t len;
     unsigned char *bytes = zk_from_hex(frame_connected, &len);
     struct hfi_zk_in in = hfi_zk_in(bytes, len);
@@ -179,8 +171,7 @@ static void answers_of_a_session(void **state) {
     free(bytes);
 }
 
-static void answers_about_nodes(void **state) {
-    (void)state;
+CASE(answers_about_nodes) {
     struct hfi_zk_in in;
     struct hfi_zk_text text;
     struct hfi_zk_stat found;
@@ -218,8 +209,7 @@ static void answers_about_nodes(void **state) {
     free(bytes);
 }
 
-static void answers_to_a_multi(void **state) {
-    (void)state;
+CASE(answers_to_a_multi) {
     static const int ops[] = {HFI_ZK_OP_CHECK, HFI_ZK_OP_CREATE2, HFI_ZK_OP_SET_DATA,
                               HFI_ZK_OP_CREATE2, HFI_ZK_OP_DELETE};
     struct hfi_zk_in in;
@@ -247,7 +237,7 @@ static void answers_to_a_multi(void **state) {
     assert_int_equal(hfi_zk_get_results(&in, &results), HF_OK);
     assert_int_equal(results.len, 3);
     assert_int_equal(results.err, HFI_ZK_NO_NODE);
-    assert_int_equal(results.culprit, 1);
+    assert_int_equal(results.failed_index, 1);
     free(bytes);
 
     bytes = open_frame(frame_empty_multi, 11, 8, 0, &in);
@@ -257,12 +247,4 @@ static void answers_to_a_multi(void **state) {
     free(bytes);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(requests_of_a_session), cmocka_unit_test(requests_for_nodes),
-        cmocka_unit_test(a_multi_of_each_sort),  cmocka_unit_test(many_frames_and_no_memory),
-        cmocka_unit_test(answers_of_a_session),  cmocka_unit_test(answers_about_nodes),
-        cmocka_unit_test(answers_to_a_multi),
-    };
-    return cmocka_run_group_tests(tests, NULL, NULL);
-}
+RUN_CASES(NULL, NULL)

@@ -33,7 +33,7 @@ struct zk_frame {
 #define ZK_FRAMES 11
 extern const struct zk_frame zk_frames[ZK_FRAMES];
 
-/* Bytes in a block of exactly their size, so that a sanitizer sees whoever leaves it. */
+/* Bytes in a block of exactly their size, so that a sanitizer sees the caller that leaves it. */
 unsigned char *zk_from_hex(const char *hex, size_t *ret_len);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * Members of a mixed fleet, each a process of its own that is driven by lines (actor/actor.c).
+ * Members of a mixed fleet, each a process of its own that reads commands (actor/actor.c).
  *
- * Used by the test's one thread. One server serves all rows; members are filed here until their row
- * ends, so that a row that fails leaves none behind.
+ * Used by the test's one thread. One server serves all cases; members are listed here until their
+ * case ends, so that a case that fails leaves none behind.
  */
 #include "fleet.h"
 
@@ -12,27 +12,34 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define EXIT_SKIPPED 77
-
 enum { MEMBERS = 32 };
 
+const struct old_version fleet_old_versions[] = {{"0.1", "a04dafe"}, {"0.2", "79f616b"}};
+const size_t fleet_old_versions_len = sizeof fleet_old_versions / sizeof *fleet_old_versions;
+
 struct server *fleet_server;
+static const char *old_name;     /* as in fleet_old_versions */
+static char old_directory[1024]; /* where its actor is */
 static struct member members[MEMBERS];
 static size_t members_len;
 
 /* ---- The fleet ------------------------------------------------------------------------------- */
 
-void fleet_build(void) {
+bool fleet_build(const struct old_version *version) {
+    old_name = version->name;
+    snprintf(old_directory, sizeof old_directory, "%s/%s", HF_UPGRADE_DIR, version->name);
     pid_t pid = fork();
     if (pid == 0) {
-        execl(HF_UPGRADE_BUILD, HF_UPGRADE_BUILD, HF_UPGRADE_DIR, (char *)NULL);
+        execl(HF_UPGRADE_BUILD, HF_UPGRADE_BUILD, version->name, version->commit, old_directory,
+              (char *)NULL);
         _exit(1);
     }
     int status;
     if (pid < 0 || waitpid(pid, &status, 0) != pid || !WIFEXITED(status))
-        support_die("cannot build 0.1");
-    if (WEXITSTATUS(status) != 0)
-        exit(WEXITSTATUS(status) == EXIT_SKIPPED ? EXIT_SKIPPED : 1);
+        support_die("cannot build %s", version->name);
+    if (WEXITSTATUS(status) != 0 && WEXITSTATUS(status) != EXIT_SKIPPED)
+        exit(1);
+    return WEXITSTATUS(status) == 0;
 }
 
 int fleet_begin(void **state) {
@@ -49,7 +56,7 @@ int fleet_end(void **state) {
     return 0;
 }
 
-static struct member *start(char version, const char *const *argv) {
+static struct member *start(enum version version, const char *const *argv) {
     if (members_len == MEMBERS)
         support_die("too many members");
     struct member *member = &members[members_len++];
@@ -58,21 +65,23 @@ static struct member *start(char version, const char *const *argv) {
     return member;
 }
 
-struct member *member_in_storm(char version, const char *books, int seat) {
+struct member *member_in_storm(enum version version, const char *books, int number) {
+    char actor[sizeof old_directory + sizeof "/actor"];
     char watchdog[16];
-    char number[16];
+    char digits[16];
+    snprintf(actor, sizeof actor, "%s/actor", old_directory);
     snprintf(watchdog, sizeof watchdog, "%d", ENDURING_MS);
-    snprintf(number, sizeof number, "%d", seat);
-    const char *argv[] = {version == 'O' ? HF_UPGRADE_DIR "/actor" : HF_UPGRADE_ACTOR,
+    snprintf(digits, sizeof digits, "%d", number);
+    const char *argv[] = {version == OLD ? actor : HF_UPGRADE_ACTOR,
                           server_url(fleet_server),
                           watchdog,
                           books,
-                          number,
+                          digits,
                           NULL};
     return start(version, argv);
 }
 
-struct member *member_new(char version) {
+struct member *member_new(enum version version) {
     return member_in_storm(version, NULL, 0);
 }
 
@@ -81,13 +90,13 @@ void member_kill(struct member *member) {
     member->dead = true;
 }
 
-/* ---- What they say --------------------------------------------------------------------------- */
+/* ---- Their answers --------------------------------------------------------------------------- */
 
 static const char *checked(const struct member *member, const char *expected, const char *answer,
                            const char *file, int line) {
     if (strncmp(answer, expected, strlen(expected)) == 0)
         return answer;
-    print_error("%s: expected [%s], got [%s]\n", member->version == 'O' ? "0.1" : "this build",
+    print_error("%s: expected [%s], got [%s]\n", member->version == OLD ? old_name : "this build",
                 expected, answer);
     _fail(file, line);
     return answer;
@@ -103,21 +112,21 @@ const char *say_at(struct member *member, const char *expected, const char *file
     return checked(member, expected, remote_call(member->remote, "%s", command), file, line);
 }
 
-const char *told_at(struct member *member, int id, const char *expected, int64_t limit_ms,
-                    const char *file, int line) {
+const char *answered_at(struct member *member, int id, const char *expected, int64_t limit_ms,
+                        const char *file, int line) {
     return checked(member, expected, remote_answer_within(member->remote, id, limit_ms), file,
                    line);
 }
 
 /* ---- What the server shows ------------------------------------------------------------------- */
 
-struct number_of {
+struct expected_count {
     const char *name;
     int wanted;
 };
 
-static bool is_listening(void *arg) {
-    const struct number_of *what = arg;
+static bool is_subscribed(void *arg) {
+    const struct expected_count *what = arg;
     redisReply *reply = cmd(fleet_server, "PUBSUB NUMSUB %s", what->name);
     bool there = reply->elements == 2 && reply->element[1]->integer >= what->wanted;
     freeReplyObject(reply);
@@ -125,30 +134,30 @@ static bool is_listening(void *arg) {
 }
 
 static bool is_long(void *arg) {
-    const struct number_of *what = arg;
+    const struct expected_count *what = arg;
     return cmd_int(fleet_server, "LLEN %s", what->name) == what->wanted;
 }
 
-void until_listening(const char *channel, int listeners) {
-    struct number_of what = {channel, listeners};
-    if (!wait_until(is_listening, &what, REMOTE_LIMIT_MS))
-        fail_msg("nobody listens to %s", channel);
+void until_subscribed(const char *channel, int subscribers) {
+    struct expected_count what = {channel, subscribers};
+    if (!wait_until(is_subscribed, &what, REMOTE_LIMIT_MS))
+        fail_msg("nobody is subscribed to %s", channel);
 }
 
 void until_length(const char *list, int length) {
-    struct number_of what = {list, length};
+    struct expected_count what = {list, length};
     if (!wait_until(is_long, &what, REMOTE_LIMIT_MS))
         fail_msg("%s does not get %d long", list, length);
 }
 
-/* How much is there; prints it if asked to. */
+/* Counts the keys that should be gone; prints them if asked to. */
 static size_t left_over(bool print) {
     size_t count = 0;
     redisReply *keys = cmd(fleet_server, "KEYS *");
     for (size_t i = 0; i < keys->elements; i++) {
         const char *key = keys->element[i]->str;
-        bool by_itself = strstr(key, "}:holdfast_") != NULL && pttl(fleet_server, key) > 0;
-        if (strncmp(key, "redisson_lock_token:", 20) == 0 || by_itself)
+        bool expires = strstr(key, "}:holdfast_") != NULL && pttl(fleet_server, key) > 0;
+        if (strncmp(key, "redisson_lock_token:", 20) == 0 || expires)
             continue;
         count++;
         if (print)

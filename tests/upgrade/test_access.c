@@ -1,11 +1,11 @@
 /*
- * The access list that 0.1 printed is enough: who has set up a user for it need not touch that when
- * the fleet is upgraded.
+ * The access list that 0.1 printed is enough: a user that was set up for it stays as it is when the
+ * fleet is upgraded.
  *
  * The text is that of docs/redisson.md in 0.1 and is not to be changed here: a later feature that
  * needs a further right does without it where it is missing. For each kind, a user has the common
  * part and that kind's line, nothing else; two clients of that user then do everything that the kind
- * can do. Whether a message was allowed shows in who wakes, and in notify_failures.
+ * can do. If a message was not allowed, its waiter does not wake and notify_failures counts it.
  */
 #include "support/new_lock.h"
 #include "support/server.h"
@@ -25,7 +25,7 @@
 
 #define NAME "app:thing"
 
-/* Whoever wakes within this was told: a waiter's own poll is twice that. */
+/* A waiter that wakes within this was notified: it polls only half as often. */
 #define BY_MESSAGE_MS ((int64_t)5000)
 
 static const char common[] =
@@ -107,13 +107,13 @@ static bool is_listening(void *arg) {
     return there;
 }
 
-static bool is_in_line(void *unused) {
+static bool is_queued(void *unused) {
     (void)unused;
     return cmd_int(server, "LLEN redisson_lock_queue:{" NAME "}") > 0;
 }
 
-static bool nobody_is_in_line(void *unused) {
-    return !is_in_line(unused);
+static bool queue_is_empty(void *unused) {
+    return !is_queued(unused);
 }
 
 /* Ends what was begun by an event: it has to come by message. */
@@ -127,7 +127,7 @@ static int woken(hf_op *op) {
 
 struct sides {
     hf_lock *holds, *waits; /* of the first and of the second client */
-    const char *channel;    /* NULL: a line, or nothing at all */
+    const char *channel;    /* NULL: a queue, or nothing at all */
     bool in_line;
 };
 
@@ -152,7 +152,7 @@ static hf_op *begin_wait(const struct sides *sides) {
     if (sides->channel != NULL)
         assert_true(wait_until(is_listening, (void *)(uintptr_t)sides->channel, BY_MESSAGE_MS));
     if (sides->in_line)
-        assert_true(wait_until(is_in_line, NULL, BY_MESSAGE_MS));
+        assert_true(wait_until(is_queued, NULL, BY_MESSAGE_MS));
     return op;
 }
 
@@ -194,7 +194,7 @@ static void use_lock(struct pair *pair, const struct sides *sides, bool nests) {
     hf_op *op = begin_wait(sides);
     hf_op_cancel(op);
     assert_hf(HF_ECANCELED, woken(op));
-    assert_true(wait_until(nobody_is_in_line, NULL, BY_MESSAGE_MS));
+    assert_true(wait_until(queue_is_empty, NULL, BY_MESSAGE_MS));
     op = begin_wait(sides);
     assert_hf(HF_OK, hf_lock_release_as(sides->holds, 1));
     assert_hf(HF_OK, woken(op));
@@ -356,7 +356,7 @@ static void use_permits(struct pair *pair, hf_permits *one, hf_permits *other) {
     assert_hf(HF_OK, woken(op));
     assert_hf(HF_OK, hf_permits_release_many(other, woken_ids, 2));
 
-    /* Leases that end: what is gone is given back by whoever looks next. */
+    /* Leases that end: what is gone is given back by the client that looks next. */
     two.lease_ms = ENDURING_MS; /* long enough to be granted */
     assert_hf(HF_OK, hf_permits_acquire_with(one, &two, ids));
     two.lease_ms = HF_NO_LEASE;

@@ -3,11 +3,15 @@
  */
 #include "zk/scene.h"
 
+#include "support/tool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 struct scene scene;
 const struct zk_options scene_options = {
-    .keeps_containers = true, .config = (const char *const[]){"maxSessionTimeout=60000", NULL}};
+    .keeps_containers = true, .config = (const char *const[]){"maxSessionTimeout=600000", NULL}};
 
 int scene_start(void **state) {
     (void)state;
@@ -67,6 +71,16 @@ void scene_warm(const char *name) {
     hf_close(client);
 }
 
+void scene_pair_begin(struct scene_pair *pair) {
+    pair->ours = scene_direct(SURVIVES_MS);
+    pair->theirs = scene_direct(SURVIVES_MS);
+}
+
+void scene_pair_end(struct scene_pair *pair) {
+    assert_hf(HF_OK, hf_close(pair->ours));
+    assert_hf(HF_OK, hf_close(pair->theirs));
+}
+
 hf_op *scene_acquire_start(hf_lock *lock) {
     hf_op *op = NULL;
     assert_hf(HF_OK, hf_lock_acquire_start(lock, NULL, NULL, NULL, &op));
@@ -80,20 +94,56 @@ hf_owner scene_acquired(hf_op *op) {
     return result.owner;
 }
 
-struct behind {
-    const char *path;
-    hf_op *op;
-};
+hf_op *scene_acquire_as(hf_lock *lock, hf_owner owner) {
+    hf_op *op = NULL;
+    hf_acquire_options options = HF_ACQUIRE_INIT;
+    options.owner = owner;
+    assert_hf(HF_OK, hf_lock_acquire_start(lock, &options, NULL, NULL, &op));
+    return op;
+}
 
-static bool is_behind(void *arg) {
-    const struct behind *behind = arg;
-    return zk_count(scene.eyes, behind->path) == 2 ||
-           hf_op_wait(behind->op, 0, NULL) != HF_EPENDING;
+int scene_join(hf_op *op) {
+    int err = hf_op_wait(op, HANG_MS, NULL);
+    assert_int_not_equal(err, HF_EPENDING);
+    hf_op_free(op);
+    return err;
+}
+
+bool scene_is_done(hf_op *op) {
+    return hf_op_wait(op, 0, NULL) != HF_EPENDING;
 }
 
 bool scene_wait_behind(const char *path, hf_op *op) {
-    struct behind behind = {path, op};
-    return wait_until(is_behind, &behind, HANG_MS);
+    return WAIT_FOR(zk_count(scene.eyes, path) == 2 || scene_is_done(op), HANG_MS);
+}
+
+/* How often the server's answer to a four-letter word has the text. */
+static int times_in(const char *word, const char *text) {
+    int seen = 0;
+    char *answer = zk_word(scene.zk, word);
+    for (const char *at = answer; at != NULL && (at = strstr(at, text)) != NULL; at++)
+        seen++;
+    free(answer);
+    return seen;
+}
+
+void scene_await_nodes(const char *text, int count) {
+    assert_true(WAIT_FOR(times_in("dump", text) == count, HANG_MS));
+}
+
+void scene_await_watches(const char *text, int count) {
+    assert_true(WAIT_FOR(times_in("wchp", text) == count, HANG_MS));
+}
+
+void scene_await_empty(const char *path) {
+    assert_true(WAIT_FOR(zk_count(scene.eyes, path) <= 0, HANG_MS));
+}
+
+int scene_tool(const char *command, const char *name) {
+    char words[256];
+    snprintf(words, sizeof words, "%s '%s'", command, name);
+    tool_use(zk_url(scene.zk));
+    return wait_exit(tool_start(words), HANG_MS);
 }
 
 hf_stats scene_stats(hf_client *client) {
@@ -108,25 +158,18 @@ void scene_on_event(hf_lock *lock, const hf_event *event, void *arg) {
     atomic_fetch_add(event->kind == HF_EVENT_LOST ? &events->losses : &events->warnings, 1);
 }
 
-struct losses {
-    struct scene_events *events;
-    int at_least;
-};
-
-static bool are_lost(void *arg) {
-    const struct losses *losses = arg;
-    return atomic_load(&losses->events->losses) >= losses->at_least;
-}
-
 bool scene_wait_losses(struct scene_events *events, int at_least) {
-    struct losses losses = {events, at_least};
-    return wait_until(are_lost, &losses, HANG_MS);
+    return WAIT_FOR(atomic_load(&events->losses) >= at_least, HANG_MS);
 }
 
-void assert_hf_at(int expected, int actual, const char *file, int line) {
-    if (expected == actual)
-        return;
-    print_error("expected %s, got %s (%s)\n", hf_error_name(expected), hf_error_name(actual),
-                actual == HF_OK ? "" : hf_last_error()->text);
-    _fail(file, line);
+void scene_note_loss(hf_lock *lock, const hf_event *event, void *trust) {
+    (void)lock;
+    if (event->kind == HF_EVENT_LOST)
+        atomic_store(&((struct scene_trust *)trust)->lost, 1);
+}
+
+void scene_note_trust(struct scene_trust *trust, hf_lock *lock) {
+    int64_t now = now_ms(), left = hf_lock_remaining_ms(lock);
+    if (left > 0 && now + left > atomic_load(&trust->until_ms))
+        atomic_store(&trust->until_ms, now + left);
 }

@@ -7,6 +7,7 @@
 
 #include <holdfast/holdfast.h>
 
+#include "support/assert_hf.h"
 #include "support/new_lock.h"
 #include "support/proxy.h"
 #include "support/wait.h"
@@ -22,7 +23,6 @@
 
 #include <cmocka.h>
 
-#define HANG_MS 60000
 #define SURVIVES_MS 30000 /* longer than a server takes to come back on a busy machine */
 #define SHORT_MS 2000
 
@@ -50,32 +50,60 @@ hf_lock *scene_lock(hf_client *client, any_kind kind, const char *name);
 /* Makes the node that the locks of this name are under, so that no acquire has to: acquires and releases once. */
 void scene_warm(const char *name);
 
+/* Two clients that meet at the server. */
+struct scene_pair {
+    hf_client *ours, *theirs;
+};
+void scene_pair_begin(struct scene_pair *pair);
+void scene_pair_end(struct scene_pair *pair);
+#define PAIR_CASE(name) CASE_IN(name, struct scene_pair, pair, scene_pair_begin, scene_pair_end)
+
 /* An acquire that waits for ever, by an owner of its own; and that it ended with the lock held. */
 hf_op *scene_acquire_start(hf_lock *lock);
 hf_owner scene_acquired(hf_op *op);
 
-/* Waits until two stand in line under the path, or the second has become the first. */
+/* The same for a given owner. scene_join() waits for an operation's end, frees it and returns its result. */
+hf_op *scene_acquire_as(hf_lock *lock, hf_owner owner);
+int scene_join(hf_op *op);
+bool scene_is_done(hf_op *op);
+
+/* Waits until two wait in the queue under the path, or the second has become the first. */
 bool scene_wait_behind(const char *path, hf_op *op);
 
 /* Waits until so many nodes stand under "/name". */
 #define assert_nodes(name, count)                                                                  \
     assert_true(zk_wait_children(scene.eyes, "/" name, count, HANG_MS))
 
+/* Waits until the server has so many ephemeral nodes whose path contains `text`; so many paths that are watched. */
+void scene_await_nodes(const char *text, int count);
+void scene_await_watches(const char *text, int count);
+
+/* Waits until there is nothing beneath the path; the node itself may be gone, too. */
+void scene_await_empty(const char *path);
+
+/* Runs `holdfast COMMAND NAME` on the server and returns its exit status. */
+int scene_tool(const char *command, const char *name);
+
 hf_stats scene_stats(hf_client *client);
 
-/* Counts what a lock's callback is told. */
+/* Counts what a lock's callback gets. */
 struct scene_events {
     atomic_int losses, warnings;
 };
 void scene_on_event(hf_lock *lock, const hf_event *event, void *arg);
 bool scene_wait_losses(struct scene_events *events, int at_least);
 
+/* For a process that holds a lock and whose hold ends some time: whether it was lost, and until when it was good at most, by
+ * now_ms(). The first is for hf_lock_on_lost(). */
+struct scene_trust {
+    atomic_int lost;
+    _Atomic int64_t until_ms;
+};
+void scene_note_loss(hf_lock *lock, const hf_event *event, void *trust);
+void scene_note_trust(struct scene_trust *trust, hf_lock *lock);
+
 /* A hold that is short enough to be waited out is also short enough to be lost before a test begins, on a busy
  * machine. Such a round is played again, so often at most. */
 #define SCENE_ROUNDS 10
-
-/* Asserts a result code and prints the library's own words when it is another. */
-#define assert_hf(expected, actual) assert_hf_at((expected), (actual), __FILE__, __LINE__)
-void assert_hf_at(int expected, int actual, const char *file, int line);
 
 #endif

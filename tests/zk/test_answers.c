@@ -1,10 +1,12 @@
 /*
- * Answers that say no, and handshakes with somebody else's session: what a caller is told of each, that nothing of its own
- * is left in the line, and that the client goes on.
+ * Refusals, and handshakes with another session: the caller's error, no node of its own left in the
+ * queue, and a client that continues.
  *
- * The proxy gives the answers, in place of a server that would have to be old, full, without a quorum or another product.
+ * The proxy gives the answers, in place of a server that would have to be old, full, without a
+ * quorum or another product.
  */
-#include "support/heard.h"
+#include "support/case.h"
+#include "support/news_log.h"
 #include "zk/scene.h"
 
 #include <stdio.h>
@@ -45,8 +47,7 @@ static const struct {
     {-118, HF_OK, NULL}, /* SessionMoved */
 };
 
-static void what_an_acquire_is_told(void **state) {
-    (void)state;
+CASE_AROUND(acquire_outcome, scene_heal, NULL) {
     scene_warm("refused");
     hf_client *client = scene_proxied(SURVIVES_MS);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "refused");
@@ -69,26 +70,24 @@ static void what_an_acquire_is_told(void **state) {
 }
 
 /* Without an answer there is no watch: it asks again before it says that it listens. */
-static void whoever_listens_asks_again(void **state) {
-    (void)state;
-    struct heard *heard = heard_new();
+CASE_AROUND(a_listener_asks_again, scene_heal, NULL) {
+    struct news_log *news_log = news_log_new();
     hf_listener *listener;
     assert_int_equal(zk_make(scene.eyes, "/busy", "", 0), 0);
     hf_client *client = scene_proxied(SURVIVES_MS);
     assert_hf(HF_OK, hf_ping(client));
     refuse_next("getChildren2 /busy", THROTTLED);
-    assert_hf(HF_OK, hf_listen(client, "busy", heard_note, heard, &listener));
-    assert_true(heard_wait(heard, HF_NEWS_LISTENING, 1, HANG_MS));
+    assert_hf(HF_OK, hf_listen(client, "busy", news_log_add, news_log, &listener));
+    assert_true(news_log_wait(news_log, HF_NEWS_LISTENING, 1, HANG_MS));
     assert_int_equal(zk_make(scene.eyes, "/busy/child", "", 0), 0);
-    assert_true(heard_wait(heard, HF_NEWS_CHANGED, 1, HANG_MS));
+    assert_true(news_log_wait(news_log, HF_NEWS_CHANGED, 1, HANG_MS));
     hf_listener_free(listener);
     hf_close(client);
-    heard_free(heard);
+    news_log_free(news_log);
 }
 
-/* It is refused to its caller, who is told; the node goes all the same, in the background. */
-static void what_a_release_is_told(void **state) {
-    (void)state;
+/* Its caller gets the refusal; the node goes all the same, in the background. */
+CASE_AROUND(release_outcome, scene_heal, NULL) {
     hf_client *client = scene_proxied(SURVIVES_MS);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "kept");
     assert_hf(HF_OK, hf_lock_acquire(lock));
@@ -105,8 +104,7 @@ static void what_a_release_is_told(void **state) {
     hf_close(client);
 }
 
-static void what_a_question_is_told(void **state) {
-    (void)state;
+CASE_AROUND(query_outcome, scene_heal, NULL) {
     bool flag;
     hf_lock_info *info = NULL;
     scene_warm("asked");
@@ -134,8 +132,7 @@ static bool is_renewed(void *client) {
 }
 
 /* A heartbeat that is refused is sent again, and nothing is lost as long as there is time. */
-static void a_heartbeat_that_is_refused(void **state) {
-    (void)state;
+CASE_AROUND(a_heartbeat_that_is_refused, scene_heal, NULL) {
     hf_client *client = scene_proxied(ENDURING_MS);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "beats-on");
     refuse_next("multi", THROTTLED);
@@ -161,8 +158,7 @@ static void forge_next_handshake(int64_t session, bool read_only) {
 }
 
 /* Whatever was held is lost at once, although the connection is there. */
-static void a_handshake_with_another_id(void **state) {
-    (void)state;
+CASE_AROUND(a_handshake_with_another_id, scene_heal, NULL) {
     struct scene_events events = {0};
     hf_client *client = scene_proxied(ENDURING_MS);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "another-id");
@@ -184,8 +180,7 @@ static void a_handshake_with_another_id(void **state) {
     hf_close(client);
 }
 
-static void a_server_that_can_only_be_read(void **state) {
-    (void)state;
+CASE_AROUND(a_server_that_can_only_be_read, scene_heal, NULL) {
     size_t fired = proxy_fired(scene.proxy);
     forge_next_handshake(0x7777, true);
     hf_client *client = scene_proxied(SURVIVES_MS);
@@ -197,15 +192,7 @@ static void a_server_that_can_only_be_read(void **state) {
     hf_close(client);
 }
 
-#define ROW(name) cmocka_unit_test_setup(name, scene_heal)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        ROW(what_an_acquire_is_told),        ROW(whoever_listens_asks_again),
-        ROW(what_a_release_is_told),         ROW(what_a_question_is_told),
-        ROW(a_heartbeat_that_is_refused),    ROW(a_handshake_with_another_id),
-        ROW(a_server_that_can_only_be_read),
-    };
     zk_need();
-    return cmocka_run_group_tests(tests, scene_start, scene_stop);
+    return test_cases_run(scene_start, scene_stop);
 }

@@ -2,7 +2,8 @@
  * Semaphores and latches in ZooKeeper: numbers that nobody owns. What is on the server is looked at, and
  * changed, past the library, as Curator's SharedCount and DistributedBarrier would.
  */
-#include "zk/crowd.h"
+#include "support/case.h"
+#include "zk/scene.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -19,22 +20,16 @@ static hf_latch *latch_of(hf_client *client, const char *name) {
     return latch;
 }
 
-static struct zk_client *eyes(void) {
-    return zk_client_open(zk_port(crowd_server()));
-}
-
 /* Four bytes, big endian. */
 static void assert_stored(const char *path, int32_t number) {
-    struct zk_client *client = eyes();
     size_t len = 0;
-    char *data = zk_data(client, path, &len);
+    char *data = zk_data(scene.eyes, path, &len);
     assert_non_null(data);
     assert_int_equal(len, 4);
     const unsigned char *b = (const unsigned char *)data;
     assert_int_equal((int32_t)((uint32_t)b[0] << 24 | b[1] << 16 | b[2] << 8 | b[3]), number);
-    assert_int_equal(zk_owner(client, path), 0);
+    assert_int_equal(zk_owner(scene.eyes, path), 0);
     free(data);
-    zk_client_close(client);
 }
 
 static void assert_available(hf_sem *sem, int64_t expected) {
@@ -45,13 +40,10 @@ static void assert_available(hf_sem *sem, int64_t expected) {
 
 /* ---- Semaphores ---- */
 
-static void a_semaphore_is_a_number(void **state) {
-    (void)state;
-    struct crowd crowd;
+PAIR_CASE(a_semaphore_is_a_number) {
     bool done = false;
     int64_t permits = 0;
-    crowd_begin(&crowd);
-    hf_sem *sem = sem_of(crowd.ours, "sems/number"), *theirs = sem_of(crowd.theirs, "sems/number");
+    hf_sem *sem = sem_of(pair->ours, "sems/number"), *theirs = sem_of(pair->theirs, "sems/number");
     assert_available(sem, 0);
     assert_int_equal(hf_sem_try_set(sem, 10, 0, &done), HF_OK);
     assert_true(done);
@@ -79,41 +71,33 @@ static void a_semaphore_is_a_number(void **state) {
     assert_stored("/sems/number", 2);
     hf_sem_free(sem);
     hf_sem_free(theirs);
-    crowd_end(&crowd);
 }
 
-static void a_wait_ends_when_there_are_enough(void **state) {
-    (void)state;
-    struct crowd crowd;
+PAIR_CASE(a_wait_ends_when_there_are_enough) {
     hf_op *op = NULL;
-    crowd_begin(&crowd);
-    hf_sem *sem = sem_of(crowd.ours, "sems/wait"), *theirs = sem_of(crowd.theirs, "sems/wait");
+    hf_sem *sem = sem_of(pair->ours, "sems/wait"), *theirs = sem_of(pair->theirs, "sems/wait");
     assert_int_equal(hf_sem_acquire_start(sem, 2, NULL, NULL, NULL, &op), HF_OK);
-    crowd_await_watches("/sems/wait", 1); /* before there is any */
+    scene_await_watches("/sems/wait", 1); /* before there is any */
     assert_int_equal(hf_sem_try_set(theirs, 1, 0, NULL), HF_OK);
-    crowd_await_watches("/sems/wait", 1);
-    assert_false(crowd_is_done(op));
+    scene_await_watches("/sems/wait", 1);
+    assert_false(scene_is_done(op));
     assert_int_equal(hf_sem_release(theirs, 1), HF_OK);
-    assert_int_equal(crowd_join(op), HF_OK);
+    assert_int_equal(scene_join(op), HF_OK);
     assert_available(theirs, 0);
 
     assert_int_equal(hf_sem_acquire_start(sem, 1, NULL, NULL, NULL, &op), HF_OK);
-    crowd_await_watches("/sems/wait", 1);
+    scene_await_watches("/sems/wait", 1);
     hf_op_cancel(op);
-    assert_int_equal(crowd_join(op), HF_ECANCELED);
+    assert_int_equal(scene_join(op), HF_ECANCELED);
     assert_int_equal(hf_sem_release(theirs, 1), HF_OK);
     assert_available(theirs, 1);
     hf_sem_free(sem);
     hf_sem_free(theirs);
-    crowd_end(&crowd);
 }
 
-static void many_take_and_give_back(void **state) {
-    (void)state;
-    struct crowd crowd;
+PAIR_CASE(many_take_and_give_back) {
     hf_op *ops[16];
-    crowd_begin(&crowd);
-    hf_sem *sem = sem_of(crowd.ours, "sems/many"), *theirs = sem_of(crowd.theirs, "sems/many");
+    hf_sem *sem = sem_of(pair->ours, "sems/many"), *theirs = sem_of(pair->theirs, "sems/many");
     assert_int_equal(hf_sem_try_set(sem, 8, 0, NULL), HF_OK);
     for (int i = 0; i < 16; i++)
         assert_int_equal(
@@ -121,48 +105,37 @@ static void many_take_and_give_back(void **state) {
     for (int i = 0; i < 8; i++)
         assert_int_equal(hf_sem_release(i % 2 == 0 ? sem : theirs, 1), HF_OK);
     for (int i = 0; i < 16; i++)
-        assert_int_equal(crowd_join(ops[i]), HF_OK);
+        assert_int_equal(scene_join(ops[i]), HF_OK);
     assert_available(sem, 0);
     hf_sem_free(sem);
     hf_sem_free(theirs);
-    crowd_end(&crowd);
 }
 
-static void what_a_semaphore_does_not_offer(void **state) {
-    (void)state;
-    struct crowd crowd;
-    crowd_begin(&crowd);
-    hf_sem *sem = sem_of(crowd.ours, "sems/less");
+PAIR_CASE(verbs_a_semaphore_lacks) {
+    hf_sem *sem = sem_of(pair->ours, "sems/less");
     assert_int_equal(hf_sem_try_set(sem, 1, 5000, NULL), HF_ENOTSUP);
     assert_non_null(strstr(hf_last_error()->text, "TTL"));
     assert_int_equal(hf_sem_release(sem, HF_PERMITS_MAX), HF_OK);
     assert_int_equal(hf_sem_release(sem, 1), HF_EINVAL);
     assert_stored("/sems/less", INT32_MAX);
     hf_sem_free(sem);
-    crowd_end(&crowd);
 }
 
-static void something_else_is_no_semaphore(void **state) {
-    (void)state;
-    struct crowd crowd;
+PAIR_CASE(something_else_is_no_semaphore) {
     int64_t permits;
-    crowd_begin(&crowd);
-    struct zk_client *client = eyes();
-    assert_int_equal(zk_make(client, "/words", "some words", 10), 0);
-    hf_sem *sem = sem_of(crowd.ours, "words");
+    assert_int_equal(zk_make(scene.eyes, "/words", "some words", 10), 0);
+    hf_sem *sem = sem_of(pair->ours, "words");
     assert_int_equal(hf_sem_available(sem, &permits), HF_EWRONGTYPE);
     assert_int_equal(hf_sem_acquire(sem, 1), HF_EWRONGTYPE);
     assert_int_equal(hf_sem_release(sem, 1), HF_EWRONGTYPE);
     hf_sem_free(sem);
-    hf_lock *lock = crowd_lock(crowd.theirs, "sems/locked", HF_PLAIN);
+    hf_lock *lock = scene_lock(pair->theirs, HF_PLAIN, "sems/locked");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    sem = sem_of(crowd.ours, "sems/locked");
+    sem = sem_of(pair->ours, "sems/locked");
     assert_int_equal(hf_sem_release(sem, 1), HF_EWRONGTYPE);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     hf_lock_free(lock);
     hf_sem_free(sem);
-    zk_client_close(client);
-    crowd_end(&crowd);
 }
 
 /* ---- Latches ---- */
@@ -173,14 +146,11 @@ static void assert_count(hf_latch *latch, int64_t expected) {
     assert_int_equal(count, expected);
 }
 
-static void a_latch_opens_at_zero(void **state) {
-    (void)state;
-    struct crowd crowd;
+PAIR_CASE(a_latch_opens_at_zero) {
     bool done = false;
     hf_op *ops[3];
-    crowd_begin(&crowd);
-    hf_latch *latch = latch_of(crowd.ours, "latches/zero");
-    hf_latch *theirs = latch_of(crowd.theirs, "latches/zero");
+    hf_latch *latch = latch_of(pair->ours, "latches/zero");
+    hf_latch *theirs = latch_of(pair->theirs, "latches/zero");
     assert_int_equal(hf_latch_await(latch), HF_OK); /* there is none */
     assert_int_equal(hf_latch_try_set(latch, 2, &done), HF_OK);
     assert_true(done);
@@ -194,81 +164,58 @@ static void a_latch_opens_at_zero(void **state) {
     assert_int_equal(hf_latch_count_down(latch), HF_OK);
     assert_count(theirs, 1);
     for (int i = 0; i < 3; i++)
-        assert_false(crowd_is_done(ops[i]));
+        assert_false(scene_is_done(ops[i]));
     assert_int_equal(hf_latch_count_down(theirs), HF_OK);
     for (int i = 0; i < 3; i++)
-        assert_int_equal(crowd_join(ops[i]), HF_OK);
+        assert_int_equal(scene_join(ops[i]), HF_OK);
     assert_count(latch, 0);
     assert_int_equal(hf_latch_count_down(latch), HF_OK);
-    struct zk_client *client = eyes();
-    assert_int_equal(zk_exists(client, "/latches/zero"), ZK_NO_NODE);
-    zk_client_close(client);
+    assert_int_equal(zk_exists(scene.eyes, "/latches/zero"), ZK_NO_NODE);
     hf_latch_free(latch);
     hf_latch_free(theirs);
-    crowd_end(&crowd);
 }
 
 /* Java's setBarrier() and removeBarrier(): a node with anything in it. */
-static void a_barrier_of_java_is_closed(void **state) {
-    (void)state;
-    struct crowd crowd;
+PAIR_CASE(a_barrier_of_java_is_closed) {
     hf_op *op = NULL;
     bool done = false;
-    crowd_begin(&crowd);
-    struct zk_client *client = eyes();
-    hf_latch *latch = latch_of(crowd.ours, "barrier");
-    assert_int_equal(zk_make(client, "/barrier", "127.0.0.1", 9), 0);
+    hf_latch *latch = latch_of(pair->ours, "barrier");
+    assert_int_equal(zk_make(scene.eyes, "/barrier", "127.0.0.1", 9), 0);
     assert_count(latch, 1);
     assert_int_equal(hf_latch_try_set(latch, 2, &done), HF_OK);
     assert_false(done);
     assert_int_equal(hf_latch_await_start(latch, NULL, NULL, NULL, &op), HF_OK);
-    crowd_await_watches("/barrier", 1);
-    assert_int_equal(zk_delete(client, "/barrier"), 0);
-    assert_int_equal(crowd_join(op), HF_OK);
+    scene_await_watches("/barrier", 1);
+    assert_int_equal(zk_delete(scene.eyes, "/barrier"), 0);
+    assert_int_equal(scene_join(op), HF_OK);
 
-    assert_int_equal(zk_make(client, "/barrier", "", 0), 0);
+    assert_int_equal(zk_make(scene.eyes, "/barrier", "", 0), 0);
     assert_int_equal(hf_latch_count_down(latch), HF_OK);
-    assert_int_equal(zk_exists(client, "/barrier"), ZK_NO_NODE);
-    zk_client_close(client);
+    assert_int_equal(zk_exists(scene.eyes, "/barrier"), ZK_NO_NODE);
     hf_latch_free(latch);
-    crowd_end(&crowd);
 }
 
-/* Whoever waits has seen that it was open, however soon it was closed again. */
-static void closed_again_is_another_latch(void **state) {
-    (void)state;
-    struct crowd crowd;
+/* A waiter has seen that it was open, however soon it was closed again. */
+PAIR_CASE(closed_again_is_another_latch) {
     hf_op *op = NULL;
     bool done = false;
-    crowd_begin(&crowd);
-    hf_latch *latch = latch_of(crowd.ours, "latches/again");
-    hf_latch *theirs = latch_of(crowd.theirs, "latches/again");
+    hf_latch *latch = latch_of(pair->ours, "latches/again");
+    hf_latch *theirs = latch_of(pair->theirs, "latches/again");
     assert_int_equal(hf_latch_try_set(theirs, 1, NULL), HF_OK);
     assert_int_equal(hf_latch_await_start(latch, NULL, NULL, NULL, &op), HF_OK);
-    crowd_await_watches("/latches/again", 1);
+    scene_await_watches("/latches/again", 1);
     assert_int_equal(hf_latch_delete(theirs, &done), HF_OK);
     assert_true(done);
     assert_int_equal(hf_latch_try_set(theirs, 5, &done), HF_OK);
-    assert_int_equal(crowd_join(op), HF_OK);
+    assert_int_equal(scene_join(op), HF_OK);
     assert_count(theirs, 5);
     assert_int_equal(hf_latch_delete(theirs, &done), HF_OK);
     assert_true(done);
     hf_latch_free(latch);
     hf_latch_free(theirs);
-    crowd_end(&crowd);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_semaphore_is_a_number),
-        cmocka_unit_test(a_wait_ends_when_there_are_enough),
-        cmocka_unit_test(many_take_and_give_back),
-        cmocka_unit_test(what_a_semaphore_does_not_offer),
-        cmocka_unit_test(something_else_is_no_semaphore),
-        cmocka_unit_test(a_latch_opens_at_zero),
-        cmocka_unit_test(a_barrier_of_java_is_closed),
-        cmocka_unit_test(closed_again_is_another_latch),
-    };
     zk_need();
-    return cmocka_run_group_tests(tests, crowd_start_server, crowd_stop_server);
+    return test_cases_run(scene_start, scene_stop);
 }

@@ -1,12 +1,13 @@
 /*
  * Very many nodes beneath one name. As long as the list of them is no longer than 4 MiB all is as ever; above that,
- * whoever asks for the list is refused, with words, and nobody else of the client notices: the connection stays, and so
+ * a client that asks for the list is refused, with words, and nobody else of the client notices: the connection stays, and so
  * does what is held by it.
  *
- * Those who hold it can be so many that to delete them is more than a server takes in one request.
+ * Holders it can be so many that to delete them is more than a server takes in one request.
  *
  * Some thousands of nodes here, with long names where the list is to be long; a hundred thousand in `make soak`.
  */
+#include "support/case.h"
 #include "zk/scene.h"
 
 #include <stdio.h>
@@ -16,7 +17,7 @@
 enum {
     FEW = 2000,
     MANY = 100000,
-    PLACE_NAME = 55, /* bytes of a place in a line */
+    PLACE_NAME = 55, /* bytes of a place in a queue */
     LONG_NAME = 1000,
     LIST_MAX = 4 * 1024 * 1024
 };
@@ -40,11 +41,10 @@ static hf_fleet *survey(hf_client *client, const char *pattern) {
     return fleet;
 }
 
-/* ---- A long line ----------------------------------------------------------------------------- */
+/* ---- A long queue ---------------------------------------------------------------------------- */
 
-/* As Curator's mutex makes them without protection; they stay, so the line does not move but by a break. */
-static void a_line_of_many(void **state) {
-    (void)state;
+/* As Curator's mutex makes them without protection; they stay, so the queue does not move but by a break. */
+CASE_AROUND(a_queue_of_many, scene_heal, NULL) {
     int waiters = in_soak() ? MANY : FEW;
     hf_client *client = scene_direct(SURVIVES_MS);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "many");
@@ -116,8 +116,7 @@ static void readers_end(struct readers *readers) {
     hf_close(readers->client);
 }
 
-static void many_readers_are_broken_in_pieces(void **state) {
-    (void)state;
+CASE_AROUND(many_readers_are_broken_in_pieces, scene_heal, NULL) {
     struct readers readers;
     readers_begin(&readers, 'p');
     size_t before = proxy_seen(scene.proxy, "multi");
@@ -127,8 +126,7 @@ static void many_readers_are_broken_in_pieces(void **state) {
 }
 
 /* A reader of the one piece leaves before its nodes are deleted: the others are, all the same. */
-static void one_of_many_leaves_meanwhile(void **state) {
-    (void)state;
+CASE_AROUND(one_of_many_leaves_meanwhile, scene_heal, NULL) {
     struct readers readers;
     char left[1024];
     bool broken = false;
@@ -152,8 +150,7 @@ static void one_of_many_leaves_meanwhile(void **state) {
 }
 
 /* The answer to a piece is lost: it is sent again, finds nothing any more, and the others follow. */
-static void an_answer_of_a_piece_is_lost(void **state) {
-    (void)state;
+CASE_AROUND(an_answer_of_a_piece_is_lost, scene_heal, NULL) {
     struct readers readers;
     readers_begin(&readers, 'a');
     size_t fired = proxy_fired(scene.proxy);
@@ -164,8 +161,7 @@ static void an_answer_of_a_piece_is_lost(void **state) {
 }
 
 /* Leases as Curator's semaphore makes them, and with them the number of permits. */
-static void many_permits_are_deleted_in_pieces(void **state) {
-    (void)state;
+CASE_AROUND(many_permits_are_deleted_in_pieces, scene_heal, NULL) {
     enum { LEASES = 1500 };
     char name[801], path[1024];
     hf_client *client = scene_direct(SURVIVES_MS);
@@ -210,8 +206,7 @@ static void assert_too_long(int err) {
     assert_non_null(strstr(hf_last_error()->text, "over 4 MiB"));
 }
 
-static void a_list_that_is_too_long_is_refused(void **state) {
-    (void)state;
+CASE_AROUND(a_list_that_is_too_long_is_refused, scene_heal, NULL) {
     hf_client *client = scene_proxied(SURVIVES_MS);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "long"),
             *other = scene_lock(client, HF_PLAIN, "other");
@@ -234,7 +229,7 @@ static void a_list_that_is_too_long_is_refused(void **state) {
     hf_fleet_free(fleet);
     fleet = survey(client, NULL);
     assert_true(fleet->locks_len >= 1);
-    assert_string_equal(fleet->words, "a list of nodes is longer than an answer may be");
+    assert_string_equal(fleet->words, "a list of nodes is longer than a reply may be");
     hf_fleet_free(fleet);
 
     /* Nothing of ours is left there, and nobody else has noticed. */
@@ -249,8 +244,7 @@ static void a_list_that_is_too_long_is_refused(void **state) {
 }
 
 /* One who waits has asked for the list before; when it is its turn it asks again. */
-static void a_line_that_becomes_too_long(void **state) {
-    (void)state;
+CASE_AROUND(a_queue_that_becomes_too_long, scene_heal, NULL) {
     hf_client *holder = scene_direct(SURVIVES_MS), *client = scene_direct(SURVIVES_MS);
     hf_lock *held = scene_lock(holder, HF_READ, "grows"),
             *wanted = scene_lock(client, HF_WRITE, "grows");
@@ -273,18 +267,7 @@ static void a_line_that_becomes_too_long(void **state) {
     hf_close(client);
 }
 
-#define ROW(name) cmocka_unit_test_setup(name, scene_heal)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        ROW(a_line_of_many),
-        ROW(many_readers_are_broken_in_pieces),
-        ROW(one_of_many_leaves_meanwhile),
-        ROW(an_answer_of_a_piece_is_lost),
-        ROW(many_permits_are_deleted_in_pieces),
-        ROW(a_list_that_is_too_long_is_refused),
-        ROW(a_line_that_becomes_too_long),
-    };
     zk_need();
-    return cmocka_run_group_tests(tests, scene_start, scene_stop);
+    return test_cases_run(scene_start, scene_stop);
 }

@@ -1,17 +1,18 @@
 /*
- * Three servers of which some die or are cut off: what is held stays held as long as a quorum knows of it, and whoever
- * is on the wrong side is told before the next holder begins.
+ * Three servers, some of which die or are cut off: a hold stays held while a quorum knows of it,
+ * and a client on the wrong side is notified before the next holder begins.
  *
- * The last is the point of this engine. A follower that is cut off from its leader goes on answering, so a holder there
- * has to find out by itself, in time, that nobody commits what it says. Rounds of that at random moments: a few, and in
- * `make soak` forty.
+ * The last is the point of this engine. A follower that is cut off from its leader still answers,
+ * so a holder there has to notice in time, by itself, that no commit follows. Rounds of that at
+ * random moments: a few, and in `make soak` forty.
  */
+#include "support/case.h"
+#include "support/random.h"
 #include "zk/scene.h"
 
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 static struct zk_ensemble *ensemble;
@@ -83,8 +84,7 @@ static void pair_end(struct pair *pair) {
     hf_close(pair->rival);
 }
 
-static void the_leader_dies(void **state) {
-    (void)state;
+CASE_AROUND(the_leader_dies, make_whole, NULL) {
     struct pair pair;
     pair_begin(&pair, "leaderless", NULL);
     int leader = zk_wait_leader(ensemble);
@@ -95,8 +95,7 @@ static void the_leader_dies(void **state) {
 }
 
 /* The one that the holder talks to; it has others to go to. */
-static void the_holders_server_dies(void **state) {
-    (void)state;
+CASE_AROUND(the_holders_server_dies, make_whole, NULL) {
     struct pair pair;
     char url[128];
     int follower = (zk_wait_leader(ensemble) + 1) % ZK_MEMBERS;
@@ -117,8 +116,7 @@ static void the_holders_server_dies(void **state) {
 }
 
 /* Nobody can commit anything for a while; a new leader then gives every session its time anew. */
-static void the_quorum_is_lost_and_comes_back(void **state) {
-    (void)state;
+CASE_AROUND(the_quorum_is_lost_and_comes_back, make_whole, NULL) {
     struct pair pair;
     pair_begin(&pair, "quorum", NULL);
     int leader = zk_wait_leader(ensemble), follower = (leader + 1) % ZK_MEMBERS;
@@ -159,8 +157,7 @@ static void lose_and_lag(struct proxy *leads, struct proxy *lags, struct zk *fol
     proxy_refuse(leads, false);
 }
 
-static void a_lost_reply_and_a_follower_that_lags(void **state) {
-    (void)state;
+CASE_AROUND(a_lost_reply_and_a_follower_that_lags, make_whole, NULL) {
     int leader = zk_wait_leader(ensemble);
     struct zk *follower = zk_member(ensemble, (leader + 1) % ZK_MEMBERS);
     struct proxy *leads = proxy_start_tcp(zk_port(zk_member(ensemble, leader)), PROXY_ZOOKEEPER);
@@ -214,8 +211,7 @@ static void queue_end(struct queue *queue) {
 }
 
 /* It hears of its turn late, and nobody passes it. */
-static void a_turn_that_is_heard_of_late(void **state) {
-    (void)state;
+CASE_AROUND(a_turn_that_is_noticed_late, make_whole, NULL) {
     struct queue queue;
     queue_begin(&queue, "late");
     int err = hf_lock_release(queue.held);
@@ -236,8 +232,7 @@ static void a_turn_that_is_heard_of_late(void **state) {
 
 /* Somebody deletes its node meanwhile, and the lock is the next one's. What it then hears of first is that the one before it
  * is gone. */
-static void a_place_that_is_lost_without_word(void **state) {
-    (void)state;
+CASE_AROUND(a_place_that_is_lost_without_word, make_whole, NULL) {
     struct queue queue;
     char node[256];
     queue_begin(&queue, "unheard");
@@ -254,7 +249,7 @@ static void a_place_that_is_lost_without_word(void **state) {
     assert_int_equal(deleted, 0);
     assert_hf(HF_OK, err);
     assert_hf(HF_OK, third);
-    assert_true(zk_wait_children(scene.eyes, queue.path, 2, HANG_MS)); /* at the end of the line */
+    assert_true(zk_wait_children(scene.eyes, queue.path, 2, HANG_MS)); /* at the end of the queue */
     assert_int_equal(hf_op_wait(queue.second_op, 0, NULL), HF_EPENDING);
     assert_hf(HF_OK, hf_lock_release_as(queue.last, result.owner));
     assert_hf(HF_OK, hf_lock_release_as(queue.wanted, scene_acquired(queue.second_op)));
@@ -267,23 +262,9 @@ static void a_place_that_is_lost_without_word(void **state) {
 /* The holder in a process of its own, so that it can be paused. */
 struct holder {
     char url[64], name[32];
-    atomic_int holds, lost, may_go;
-    _Atomic int64_t
-        trusted_until_ms; /* by now_ms(): the latest time until which the hold was good */
+    atomic_int holds, may_go;
+    struct scene_trust trust;
 };
-
-static void note_loss(hf_lock *lock, const hf_event *event, void *arg) {
-    struct holder *holder = arg;
-    (void)lock;
-    if (event->kind == HF_EVENT_LOST)
-        atomic_store(&holder->lost, 1);
-}
-
-static void note_trust(struct holder *holder, hf_lock *lock) {
-    int64_t now = now_ms(), left = hf_lock_remaining_ms(lock);
-    if (left > 0 && now + left > atomic_load(&holder->trusted_until_ms))
-        atomic_store(&holder->trusted_until_ms, now + left);
-}
 
 static int hold_and_note(void *arg) {
     struct holder *holder = arg;
@@ -295,15 +276,14 @@ static int hold_and_note(void *arg) {
     options.connect_timeout_ms = HANG_MS;
     if (hf_open(holder->url, &options, &client) != HF_OK ||
         hf_lock_new(client, holder->name, &lock) != HF_OK ||
-        hf_lock_on_lost(lock, note_loss, holder) != HF_OK || hf_lock_acquire(lock) != HF_OK)
+        hf_lock_on_lost(lock, scene_note_loss, &holder->trust) != HF_OK ||
+        hf_lock_acquire(lock) != HF_OK)
         return 1;
     atomic_store(&holder->holds, 1);
-    while (atomic_load(&holder->lost) == 0) {
-        note_trust(holder, lock);
-        sleep_ms(1);
-    }
+    while (atomic_load(&holder->trust.lost) == 0 && wait_a_moment())
+        scene_note_trust(&holder->trust, lock);
     while (atomic_load(&holder->may_go) == 0) /* it may have to be stopped */
-        sleep_ms(1);
+        (void)wait_a_moment();
     return 0;
 }
 
@@ -314,8 +294,7 @@ static bool holds(void *arg) {
 
 /* The leader is cut off: it leads on for a while, and answers, when the others have another already. Its holder has
  * stopped believing in it before the next one begins. The others take their time, so it is for `make soak`. */
-static void two_leaders(void **state) {
-    (void)state;
+CASE_AROUND(two_leaders, make_whole, NULL) {
     if (getenv("HF_SOAK") == NULL) {
         print_message("half a minute, in `make soak`\n");
         skip();
@@ -333,7 +312,7 @@ static void two_leaders(void **state) {
     zk_cut(ensemble, leader);
     atomic_store(&holder->may_go, 1);
     hf_owner owner = scene_acquired(op);
-    int64_t margin_ms = now_ms() - atomic_load(&holder->trusted_until_ms);
+    int64_t margin_ms = now_ms() - atomic_load(&holder->trust.until_ms);
     print_message("%lld ms between\n", (long long)margin_ms);
     assert_true(margin_ms >= 0);
     assert_true(expect_exit(pid, 0, HANG_MS));
@@ -370,10 +349,10 @@ struct round {
 
 /* The moment has come: random, which is what this is about. */
 static void await_moment(const struct round *round, pid_t pid) {
-    sleep_ms(rand_r(round->chance) % SHORT_MS);
+    linger(rand_r(round->chance) % SHORT_MS);
     if (round->pause) {
         stop_process(pid);
-        sleep_ms(SHORT_MS * 45 / 100);
+        linger(SHORT_MS * 45 / 100); /* so long is the pause */
     }
 }
 
@@ -394,13 +373,13 @@ static bool play(const struct round *round) {
     assert_true(scene_wait_behind(path, op));
 
     await_moment(round, pid);
-    bool held = atomic_load(&holder->lost) == 0;
+    bool held = atomic_load(&holder->trust.lost) == 0;
     make_trouble(round->trouble, follower);
     atomic_store(&holder->may_go, 1);
     kill(pid, SIGCONT);
     hf_owner owner = scene_acquired(op);
     int64_t granted_ms = now_ms();
-    int64_t margin_ms = granted_ms - atomic_load(&holder->trusted_until_ms);
+    int64_t margin_ms = granted_ms - atomic_load(&holder->trust.until_ms);
     print_message("round %d, %s%s: %lld ms between%s\n", round->number,
                   round->trouble == CUT ? "cut" : "killed", round->pause ? " after a pause" : "",
                   (long long)margin_ms, held ? "" : ", but it was lost before");
@@ -414,12 +393,10 @@ static bool play(const struct round *round) {
     return held;
 }
 
-static void a_holder_knows_before_the_next_begins(void **state) {
-    (void)state;
-    const char *given = getenv("HF_SEED");
-    unsigned seed = given != NULL ? (unsigned)strtoul(given, NULL, 10) : (unsigned)time(NULL);
+CASE_AROUND(a_holder_knows_before_the_next_begins, make_whole, NULL) {
+    unsigned seed = (unsigned)random_seed();
     int rounds = getenv("HF_SOAK") != NULL ? 40 : 4;
-    print_message("HF_SEED=%u\n", seed);
+
     for (int i = 0; i < rounds; i++) {
         struct round round = {
             .number = i, .trouble = i % 2 == 0 ? CUT : KILL, .pause = i % 4 < 2, .chance = &seed};
@@ -428,19 +405,7 @@ static void a_holder_knows_before_the_next_begins(void **state) {
     }
 }
 
-#define ROW(name) cmocka_unit_test_setup(name, make_whole)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        ROW(the_leader_dies),
-        ROW(the_holders_server_dies),
-        ROW(the_quorum_is_lost_and_comes_back),
-        ROW(a_lost_reply_and_a_follower_that_lags),
-        ROW(a_turn_that_is_heard_of_late),
-        ROW(a_place_that_is_lost_without_word),
-        ROW(two_leaders),
-        ROW(a_holder_knows_before_the_next_begins),
-    };
     zk_need();
-    return cmocka_run_group_tests(tests, start, stop);
+    return test_cases_run(start, stop);
 }

@@ -2,10 +2,15 @@
  * Many in one line: a release wakes the next one and nobody else, and who leaves the line moves only the one behind.
  * Two hundred here, a thousand in `make soak`. And many holds of one client, which are all kept.
  */
+#include "support/case.h"
 #include "zk/scene.h"
 
 #include <stdio.h>
 #include <stdlib.h>
+
+/* A client reconnects three times per session time and then sets its watches again. Here requests
+ * and watches are counted, so the session is so long that no test lasts until then. */
+#define UNINTERRUPTED_MS 600000
 
 enum { FEW = 200, MANY = 1000, RELEASES = 20, HOLDS = 500, MANY_HOLDS = 10000 };
 
@@ -17,10 +22,9 @@ static long long watches_fired(void) {
     return zk_number(scene.zk, "zk_sum_node_deleted_watch_count");
 }
 
-static void one_event_for_each_release(void **state) {
-    (void)state;
+CASE_AROUND(one_event_for_each_release, scene_heal, NULL) {
     int waiters = how_many(FEW, MANY);
-    hf_client *holder = scene_direct(SURVIVES_MS), *client = scene_proxied(SURVIVES_MS);
+    hf_client *holder = scene_direct(UNINTERRUPTED_MS), *client = scene_proxied(UNINTERRUPTED_MS);
     hf_lock *held = scene_lock(holder, HF_FAIR, "herd"),
             *lock = scene_lock(client, HF_FAIR, "herd");
     hf_op **ops = calloc((size_t)waiters, sizeof *ops);
@@ -52,7 +56,7 @@ static void one_event_for_each_release(void **state) {
         owner = scene_acquired(ops[i]);
     }
     assert_int_equal(watches_fired(), fired + 1 + RELEASES);
-    /* Whoever was woken has looked whether it is the first, and nobody else has. */
+    /* A client that was woken has looked whether it is the first, and nobody else has. */
     assert_in_range(proxy_seen(scene.proxy, "getChildren2 /herd"), listed, listed + RELEASES);
     assert_hf(HF_OK, hf_lock_release_as(lock, owner));
     for (int i = RELEASES; i < waiters; i++) {
@@ -68,10 +72,9 @@ static void one_event_for_each_release(void **state) {
     hf_close(client);
 }
 
-/* All of them are kept for as long as a session would last by itself, and none is late: whoever has less than 3/8 of the
+/* All of them are kept for as long as a session would last by itself, and none is late: the client that has less than 3/8 of the
  * session's time left is warned. */
-static void many_holds_are_kept(void **state) {
-    (void)state;
+CASE_AROUND(many_holds_are_kept, scene_heal, NULL) {
     struct scene_events events = {0};
     int holds = how_many(HOLDS, MANY_HOLDS);
     hf_client *client = scene_proxied(SURVIVES_MS);
@@ -110,13 +113,7 @@ static void many_holds_are_kept(void **state) {
     hf_close(client);
 }
 
-#define ROW(name) cmocka_unit_test_setup(name, scene_heal)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        ROW(one_event_for_each_release),
-        ROW(many_holds_are_kept),
-    };
     zk_need();
-    return cmocka_run_group_tests(tests, scene_start, scene_stop);
+    return test_cases_run(scene_start, scene_stop);
 }

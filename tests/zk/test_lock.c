@@ -1,6 +1,7 @@
 /*
- * Locks with one holder on a ZooKeeper server: what an owner, a rival and whoever looks on see of them.
+ * Locks with one holder on a ZooKeeper server: what an owner, a rival and the client that looks on see of them.
  */
+#include "support/case.h"
 #include "zk/scene.h"
 
 #include <stdio.h>
@@ -35,8 +36,7 @@ static const any_kind kinds[] = {HF_PLAIN, HF_PLAIN | HF_NONREENTRANT, HF_PLAIN 
                                  HF_FAIR,  HF_PLAIN | HF_FENCED,       HF_FAIR | HF_NONREENTRANT};
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
-static void each_kind_excludes(void **state) {
-    (void)state;
+CASE_AROUND(each_kind_excludes, scene_heal, NULL) {
     int64_t last = 0;
     for (size_t i = 0; i < KINDS; i++) {
         struct pair pair = meet(kinds[i], "kinds");
@@ -59,8 +59,7 @@ static void each_kind_excludes(void **state) {
     }
 }
 
-static void an_owner_comes_again(void **state) {
-    (void)state;
+CASE_AROUND(an_owner_comes_again, scene_heal, NULL) {
     struct pair pair = meet(HF_PLAIN, "again");
     hf_lock *strict = scene_lock(pair.clients[0], HF_PLAIN | HF_NONREENTRANT, "again");
     int64_t count = 0, ttl_ms = 0;
@@ -91,8 +90,7 @@ static void an_owner_comes_again(void **state) {
 
 /* ---- Waits that end in vain ---- */
 
-static void who_gives_up_leaves_the_line(void **state) {
-    (void)state;
+CASE_AROUND(a_waiter_that_gives_up_leaves_the_queue, scene_heal, NULL) {
     struct pair pair = meet(HF_FAIR, "vain");
     assert_hf(HF_OK, hf_lock_acquire(pair.mine));
     assert_hf(HF_ETIMEDOUT, hf_lock_acquire_for(pair.theirs, 50));
@@ -110,9 +108,8 @@ static void who_gives_up_leaves_the_line(void **state) {
     part(&pair);
 }
 
-/* One of this process stands in line for a plain lock, all of them for a fair one. */
-static void a_process_sends_one(void **state) {
-    (void)state;
+/* One of this process waits in the queue for a plain lock, all of them for a fair one. */
+CASE_AROUND(a_process_sends_one, scene_heal, NULL) {
     struct pair pair = meet(HF_PLAIN, "one");
     hf_op *ops[3];
     assert_hf(HF_OK, hf_lock_acquire(pair.mine));
@@ -128,8 +125,7 @@ static void a_process_sends_one(void **state) {
 
 /* ---- Leases ---- */
 
-static void a_lease_is_ours_to_end(void **state) {
-    (void)state;
+CASE_AROUND(a_lease_is_ours_to_end, scene_heal, NULL) {
     struct pair pair = meet(HF_PLAIN, "lease");
     struct scene_events events = {0};
     hf_acquire_options options = HF_ACQUIRE_INIT;
@@ -145,8 +141,7 @@ static void a_lease_is_ours_to_end(void **state) {
 }
 
 /* A lease that is longer than the session is worth is proved bit by bit; one that is extended ends later. */
-static void a_lease_may_be_long(void **state) {
-    (void)state;
+CASE_AROUND(a_lease_may_be_long, scene_heal, NULL) {
     struct pair pair = meet(HF_PLAIN, "long");
     hf_acquire_options options = HF_ACQUIRE_INIT;
     options.lease_ms = 10 * SURVIVES_MS;
@@ -158,10 +153,60 @@ static void a_lease_may_be_long(void **state) {
     part(&pair);
 }
 
+/* The path of the only node under the name. */
+static void node_at(const char *name, char path[160]) {
+    struct zk_children *nodes;
+    snprintf(path, 160, "/%s", name);
+    nodes = zk_children(scene.eyes, path);
+    assert_true(nodes != NULL && nodes->count == 1);
+    snprintf(path, 160, "/%s/%s", name, nodes->names[0]);
+    zk_children_free(nodes);
+}
+
+/* Whether it is held when the first lease would have ended. False: its session is over, on a busy machine. */
+static bool lengthen_during_a_heartbeat(bool nested) {
+    const char *name = nested ? "nested" : "extended";
+    hf_client *client = scene_proxied(SHORT_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, name),
+            *next = scene_lock(client, HF_PLAIN, "next");
+    hf_acquire_options options = HF_ACQUIRE_INIT;
+    options.lease_ms = 2 * SHORT_MS;
+    assert_hf(HF_OK, hf_lock_acquire_with(lock, &options, NULL));
+    char path[160];
+    node_at(name, path);
+    int64_t session = zk_owner(scene.eyes, path);
+    proxy_stall_request(scene.proxy, "multi");
+    assert_true(proxy_wait_held(scene.proxy, HANG_MS));
+    int64_t end_ms = now_ms() + options.lease_ms;
+    options.lease_ms = 20 * SHORT_MS;
+    int err = nested ? hf_lock_acquire_with(lock, &options, NULL)
+                     : hf_lock_extend(lock, options.lease_ms);
+    (void)proxy_release_held(scene.proxy);
+    bool held = err == HF_OK;
+    held = held && HOLDS_FOR(hf_lock_remaining_ms(lock) > 0, end_ms - now_ms());
+    if (!held) {
+        assert_hf(HF_OK, hf_lock_acquire(next));
+        node_at("next", path);
+        assert_true(zk_owner(scene.eyes, path) != session);
+    }
+    hf_lock_free(lock);
+    hf_lock_free(next);
+    hf_close(client);
+    return held;
+}
+
+/* A heartbeat that is under way was sent before that, and takes nothing back. */
+CASE_AROUND(a_lease_gets_longer_during_a_heartbeat, scene_heal, NULL) {
+    for (int nested = 0; nested < 2; nested++) {
+        int rounds = 0;
+        while (!lengthen_during_a_heartbeat(nested != 0))
+            assert_true(++rounds < SCENE_ROUNDS);
+    }
+}
+
 /* ---- Breaking and looking ---- */
 
-static void a_broken_hold_is_lost(void **state) {
-    (void)state;
+CASE_AROUND(a_broken_hold_is_lost, scene_heal, NULL) {
     struct pair pair = meet(HF_PLAIN, "broken");
     struct scene_events events = {0};
     bool broken = false;
@@ -180,8 +225,34 @@ static void a_broken_hold_is_lost(void **state) {
     part(&pair);
 }
 
-static void the_line_is_shown(void **state) {
-    (void)state;
+/* Four nodes in one heartbeat. One may not be read any more: that hold ends with its lease. One is gone. The others
+ * go on. */
+CASE_AROUND(one_refused_node_does_not_stop_the_others, scene_heal, NULL) {
+    enum { FOUR = 4, REFUSED = 1, GONE = 2 };
+    static const char *const names[FOUR] = {"four-0", "four-1", "four-2", "four-3"};
+    hf_client *client = scene_direct(SURVIVES_MS / 3);
+    struct scene_events events = {0};
+    hf_lock *locks[FOUR];
+    char path[160];
+    for (int i = 0; i < FOUR; i++) {
+        locks[i] = scene_lock(client, HF_PLAIN, names[i]);
+        assert_hf(HF_OK, hf_lock_acquire(locks[i]));
+    }
+    assert_hf(HF_OK, hf_lock_on_lost(locks[REFUSED], scene_on_event, &events));
+    node_at(names[REFUSED], path);
+    assert_int_equal(zk_forbid(scene.eyes, path), 0);
+    node_at(names[GONE], path);
+    assert_int_equal(zk_delete(scene.eyes, path), 0);
+    assert_true(scene_wait_losses(&events, 1));
+    assert_int_equal(scene_stats(client).losses, 2);
+    for (int i = 0; i < FOUR; i++) {
+        assert_hf(i == REFUSED || i == GONE ? HF_ELOST : HF_OK, hf_lock_release(locks[i]));
+        hf_lock_free(locks[i]);
+    }
+    hf_close(client);
+}
+
+CASE_AROUND(the_queue_is_shown, scene_heal, NULL) {
     struct pair pair = meet(HF_FAIR, "shown");
     hf_lock_info *info = NULL;
     char owner[80];
@@ -210,8 +281,7 @@ static void the_line_is_shown(void **state) {
 
 /* ---- Names, urls, users ---- */
 
-static void names_are_paths(void **state) {
-    (void)state;
+CASE_AROUND(names_are_paths, scene_heal, NULL) {
     hf_client *client = scene_direct(SURVIVES_MS);
     hf_lock *lock = NULL, *same = scene_lock(client, HF_PLAIN, "deep/er/still");
     assert_hf(HF_EINVAL, hf_lock_new(client, "/deep/er/still", &lock));
@@ -232,8 +302,7 @@ static char *url_of(const char *before, const char *behind) {
     return url;
 }
 
-static void a_chroot_has_to_be_there(void **state) {
-    (void)state;
+CASE_AROUND(a_chroot_has_to_be_there, scene_heal, NULL) {
     char *url = url_of("", "/home/of");
     hf_client *client = scene_client(url, SURVIVES_MS);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "locks/one");
@@ -250,8 +319,7 @@ static void a_chroot_has_to_be_there(void **state) {
 }
 
 /* What is made with a user is that user's, unless the url says otherwise. */
-static void a_user_has_nodes_of_its_own(void **state) {
-    (void)state;
+CASE_AROUND(a_user_has_nodes_of_its_own, scene_heal, NULL) {
     char *known = url_of("ann:secret@", ""), *open = url_of("ann:secret@", "?acl=open");
     hf_client *ann = scene_client(known, SURVIVES_MS), *bob = scene_direct(SURVIVES_MS),
               *anybody = scene_client(open, SURVIVES_MS);
@@ -276,8 +344,7 @@ static void a_user_has_nodes_of_its_own(void **state) {
 }
 
 /* What other recipes keep under a name is not taken for a lock's line. */
-static void other_recipes_are_left_alone(void **state) {
-    (void)state;
+CASE_AROUND(other_recipes_are_left_alone, scene_heal, NULL) {
     hf_client *client = scene_direct(SURVIVES_MS);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "theirs");
     hf_lock_info *info = NULL;
@@ -299,30 +366,12 @@ static void other_recipes_are_left_alone(void **state) {
     hf_close(client);
 }
 
-static void several_are_no_quorum(void **state) {
-    (void)state;
+CASE_AROUND(several_are_no_quorum, scene_heal, NULL) {
     hf_client *client = NULL;
     assert_hf(HF_ENOTSUP, hf_open("zk://a zk://b zk://c", NULL, &client));
 }
 
-#define ROW(name) cmocka_unit_test_setup(name, scene_heal)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        ROW(each_kind_excludes),
-        ROW(an_owner_comes_again),
-        ROW(who_gives_up_leaves_the_line),
-        ROW(a_process_sends_one),
-        ROW(a_lease_is_ours_to_end),
-        ROW(a_lease_may_be_long),
-        ROW(a_broken_hold_is_lost),
-        ROW(the_line_is_shown),
-        ROW(names_are_paths),
-        ROW(a_chroot_has_to_be_there),
-        ROW(a_user_has_nodes_of_its_own),
-        ROW(other_recipes_are_left_alone),
-        ROW(several_are_no_quorum),
-    };
     zk_need();
-    return cmocka_run_group_tests(tests, scene_start, scene_stop);
+    return test_cases_run(scene_start, scene_stop);
 }

@@ -2,6 +2,7 @@
  * Requests and replies that are lost on the way, each with its connection: what was asked for has happened once, and
  * nothing is left behind. The proxy lets a request run and drops its reply, or keeps it from the server.
  */
+#include "support/case.h"
 #include "zk/scene.h"
 
 #include <stdio.h>
@@ -43,23 +44,19 @@ static void loses_on_the_way_in(enum loss loss, const char *name, const char *ma
     hf_close(client);
 }
 
-static void reply_of_create(void **state) {
-    (void)state;
+CASE_AROUND(reply_of_create, scene_heal, NULL) {
     loses_on_the_way_in(REPLY_LOST, "create-ran", "create2 /create-ran/");
 }
 
-static void request_of_create(void **state) {
-    (void)state;
+CASE_AROUND(request_of_create, scene_heal, NULL) {
     loses_on_the_way_in(REQUEST_LOST, "create-kept", "create2 /create-kept/");
 }
 
-static void reply_of_children(void **state) {
-    (void)state;
+CASE_AROUND(reply_of_children, scene_heal, NULL) {
     loses_on_the_way_in(REPLY_LOST, "children-ran", "getChildren2 /children-ran");
 }
 
-static void request_of_children(void **state) {
-    (void)state;
+CASE_AROUND(request_of_children, scene_heal, NULL) {
     loses_on_the_way_in(REQUEST_LOST, "children-kept", "getChildren2 /children-kept");
 }
 
@@ -83,13 +80,11 @@ static void loses_on_the_way_out(enum loss loss, const char *name, const char *m
     hf_close(client);
 }
 
-static void reply_of_delete(void **state) {
-    (void)state;
+CASE_AROUND(reply_of_delete, scene_heal, NULL) {
     loses_on_the_way_out(REPLY_LOST, "delete-ran", "delete /delete-ran/");
 }
 
-static void request_of_delete(void **state) {
-    (void)state;
+CASE_AROUND(request_of_delete, scene_heal, NULL) {
     loses_on_the_way_out(REQUEST_LOST, "delete-kept", "delete /delete-kept/");
 }
 
@@ -113,13 +108,11 @@ static void waits_through(enum loss loss, const char *name, const char *matcher)
     hf_close(waiter);
 }
 
-static void reply_of_the_watch(void **state) {
-    (void)state;
+CASE_AROUND(reply_of_the_watch, scene_heal, NULL) {
     waits_through(REPLY_LOST, "watch-ran", "getData /watch-ran/");
 }
 
-static void request_of_the_watch(void **state) {
-    (void)state;
+CASE_AROUND(request_of_the_watch, scene_heal, NULL) {
     waits_through(REQUEST_LOST, "watch-kept", "getData /watch-kept/");
 }
 
@@ -139,19 +132,16 @@ static void beats_through(enum loss loss, const char *name) {
     hf_close(client);
 }
 
-static void reply_of_the_heartbeat(void **state) {
-    (void)state;
+CASE_AROUND(reply_of_the_heartbeat, scene_heal, NULL) {
     beats_through(REPLY_LOST, "beat-ran");
 }
 
-static void request_of_the_heartbeat(void **state) {
-    (void)state;
+CASE_AROUND(request_of_the_heartbeat, scene_heal, NULL) {
     beats_through(REQUEST_LOST, "beat-kept");
 }
 
-/* Whoever gives up with a create unanswered leaves no node behind. */
-static void given_up_without_an_answer(void **state) {
-    (void)state;
+/* A client that gives up with a create unanswered leaves no node behind. */
+CASE_AROUND(given_up_without_an_answer, scene_heal, NULL) {
     scene_warm("given-up");
     hf_client *client = scene_proxied(SURVIVES_MS);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "given-up");
@@ -171,8 +161,7 @@ static void given_up_without_an_answer(void **state) {
 }
 
 /* The server deletes an empty container when it likes: here between two acquires, and with a create on its way. */
-static void the_parent_vanishes(void **state) {
-    (void)state;
+CASE_AROUND(the_parent_vanishes, scene_heal, NULL) {
     scene_warm("vanishing");
     hf_client *client = scene_proxied(SURVIVES_MS);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "vanishing");
@@ -191,23 +180,7 @@ static void the_parent_vanishes(void **state) {
     hf_close(client);
 }
 
-#define ROW(name) cmocka_unit_test_setup(name, scene_heal)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        ROW(reply_of_create),
-        ROW(request_of_create),
-        ROW(reply_of_children),
-        ROW(request_of_children),
-        ROW(reply_of_delete),
-        ROW(request_of_delete),
-        ROW(reply_of_the_watch),
-        ROW(request_of_the_watch),
-        ROW(reply_of_the_heartbeat),
-        ROW(request_of_the_heartbeat),
-        ROW(given_up_without_an_answer),
-        ROW(the_parent_vanishes),
-    };
     zk_need();
-    return cmocka_run_group_tests(tests, scene_start, scene_stop);
+    return test_cases_run(scene_start, scene_stop);
 }

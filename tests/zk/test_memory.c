@@ -6,6 +6,7 @@
  * exactly the nodes of what the client says it holds. The n-th call only: what comes after it succeeds,
  * so the round goes on from there.
  */
+#include "support/case.h"
 #include "support/memory.h"
 #include "zk/scene.h"
 
@@ -48,7 +49,7 @@ static void hold_it(hf_lock *lock) {
     release_all(lock, hf_owner_self(), held);
 }
 
-/* Behind another in line: whether or not it comes that far, only the other's node is left if not. */
+/* Behind another in the queue: whether or not it comes that far, only the other's node is left if not. */
 static void wait_for_it(hf_lock *lock, hf_lock *rival) {
     hf_op *op = NULL;
     hf_acquire_options options = HF_ACQUIRE_INIT;
@@ -91,8 +92,7 @@ static bool play(hf_lock *rival, long fail_at) {
     return atomic_load(&memory.calls) >= fail_at;
 }
 
-static void memory_runs_out(void **state) {
-    (void)state;
+CASE_AROUND(memory_runs_out, scene_heal, NULL) {
     hf_client *client = scene_direct(SURVIVES_MS);
     hf_lock *rival = scene_lock(client, HF_PLAIN, NAME);
     scene_warm(NAME);
@@ -105,7 +105,6 @@ static void memory_runs_out(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(memory_runs_out, scene_heal)};
     zk_need();
-    return cmocka_run_group_tests(tests, scene_start, scene_stop);
+    return test_cases_run(scene_start, scene_stop);
 }

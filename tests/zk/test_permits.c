@@ -2,7 +2,8 @@
  * Permits with leases in ZooKeeper, on the nodes of Curator's InterProcessSemaphoreV2. What is on the server
  * is looked at, and changed, past the library.
  */
-#include "zk/crowd.h"
+#include "support/case.h"
+#include "zk/scene.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,23 +12,20 @@
 #define BRIEF_MS 1500 /* a lease that is waited out */
 
 struct pool {
-    struct crowd crowd;
-    struct zk_client *eyes;
+    struct scene_pair pair;
     hf_permits *ours, *theirs;
 };
 
 static void begin(struct pool *p, const char *name) {
-    crowd_begin(&p->crowd);
-    p->eyes = zk_client_open(zk_port(crowd_server()));
-    assert_int_equal(hf_permits_new(p->crowd.ours, name, &p->ours), HF_OK);
-    assert_int_equal(hf_permits_new(p->crowd.theirs, name, &p->theirs), HF_OK);
+    scene_pair_begin(&p->pair);
+    assert_int_equal(hf_permits_new(p->pair.ours, name, &p->ours), HF_OK);
+    assert_int_equal(hf_permits_new(p->pair.theirs, name, &p->theirs), HF_OK);
 }
 
 static void end(struct pool *p) {
     hf_permits_free(p->ours);
     hf_permits_free(p->theirs);
-    zk_client_close(p->eyes);
-    crowd_end(&p->crowd);
+    scene_pair_end(&p->pair);
 }
 
 static int take(hf_permits *permits, int64_t count, int64_t wait_ms, int64_t lease_ms,
@@ -57,8 +55,7 @@ static void assert_numbers(hf_permits *permits, int64_t total, int64_t taken) {
     assert_int_equal(number, total - taken);
 }
 
-static void the_number_of_permits(void **state) {
-    (void)state;
+CASE(the_number_of_permits) {
     struct pool p;
     bool done = false;
     int64_t number = -1;
@@ -74,7 +71,7 @@ static void the_number_of_permits(void **state) {
     assert_int_equal(hf_permits_set(p.ours, 4), HF_OK);
     assert_numbers(p.theirs, 4, 0);
     size_t len = 0;
-    char *data = zk_data(p.eyes, "/pool/number/permits", &len);
+    char *data = zk_data(scene.eyes, "/pool/number/permits", &len);
     assert_non_null(data);
     assert_int_equal(len, 4);
     assert_memory_equal(data, "\0\0\0\4", 4);
@@ -86,8 +83,7 @@ static void the_number_of_permits(void **state) {
     end(&p);
 }
 
-static void taken_and_given_back(void **state) {
-    (void)state;
+CASE(taken_and_given_back) {
     struct pool p;
     hf_permit_id ids[3], more[2];
     begin(&p, "pool/take");
@@ -97,8 +93,8 @@ static void taken_and_given_back(void **state) {
     assert_int_equal(take(p.theirs, 2, 20, HF_WATCHDOG, more), HF_ETIMEDOUT);
     assert_int_equal(take(p.theirs, 1, 0, HF_WATCHDOG, &ids[2]), HF_OK);
     assert_numbers(p.ours, 3, 3);
-    crowd_await_empty(p.eyes, "/pool/take/locks");
-    struct zk_children *leases = zk_children(p.eyes, "/pool/take/leases");
+    scene_await_empty("/pool/take/locks");
+    struct zk_children *leases = zk_children(scene.eyes, "/pool/take/leases");
     for (size_t i = 0; i < leases->count; i++) {
         assert_non_null(strstr(leases->names[i], "-lease-"));
         assert_int_equal(strncmp(leases->names[i], "_c_", 3), 0);
@@ -107,14 +103,13 @@ static void taken_and_given_back(void **state) {
     assert_true(hf_permits_remaining_ms(p.ours, &ids[0]) > 0);
     assert_int_equal(hf_permits_release_many(p.ours, ids, 2), HF_OK);
     assert_int_equal(hf_permits_release(p.ours, &ids[0]), HF_ENOTOWNER);
-    assert_int_equal(hf_permits_release(p.ours, &ids[2]), HF_OK); /* whoever knows the id */
+    assert_int_equal(hf_permits_release(p.ours, &ids[2]), HF_OK); /* the client that knows the id */
     assert_int_equal(hf_permits_release(p.theirs, &ids[2]), HF_ELOST);
     assert_numbers(p.ours, 3, 0);
     end(&p);
 }
 
-static void all_or_none_are_released(void **state) {
-    (void)state;
+CASE(all_or_none_are_released) {
     struct pool p;
     hf_permit_id ids[2];
     begin(&p, "pool/both");
@@ -128,60 +123,57 @@ static void all_or_none_are_released(void **state) {
     end(&p);
 }
 
-static void waits_end_in_order(void **state) {
-    (void)state;
+CASE(waits_end_in_order) {
     struct pool p;
     hf_permit_id first[2], ids[2], id;
     begin(&p, "pool/wait");
     hf_op *early = take_start(p.ours, 2, first);
-    crowd_await_watches("/pool/wait/permits", 0);
-    crowd_await_nodes("/pool/wait/locks/", 1);
-    assert_false(crowd_is_done(early)); /* there is no number yet */
+    scene_await_watches("/pool/wait/permits", 0);
+    scene_await_nodes("/pool/wait/locks/", 1);
+    assert_false(scene_is_done(early)); /* there is no number yet */
     assert_int_equal(hf_permits_try_set(p.theirs, 2, NULL), HF_OK);
-    assert_int_equal(crowd_join(early), HF_OK);
+    assert_int_equal(scene_join(early), HF_OK);
 
     hf_op *both = take_start(p.theirs, 2, ids);
-    crowd_await_nodes("/pool/wait/locks/", 1);
+    scene_await_nodes("/pool/wait/locks/", 1);
     hf_op *one = take_start(p.ours, 1, &id);
-    crowd_await_nodes("/pool/wait/locks/", 2);
+    scene_await_nodes("/pool/wait/locks/", 2);
     assert_int_equal(hf_permits_release(p.ours, &first[0]), HF_OK);
     assert_numbers(p.ours, 2, 1);
-    assert_false(crowd_is_done(both));
-    assert_false(crowd_is_done(one)); /* it came later */
+    assert_false(scene_is_done(both));
+    assert_false(scene_is_done(one)); /* it came later */
     assert_int_equal(hf_permits_release(p.ours, &first[1]), HF_OK);
-    assert_int_equal(crowd_join(both), HF_OK);
+    assert_int_equal(scene_join(both), HF_OK);
     assert_int_equal(hf_permits_add(p.ours, 1), HF_OK);
-    assert_int_equal(crowd_join(one), HF_OK);
+    assert_int_equal(scene_join(one), HF_OK);
     assert_numbers(p.ours, 3, 3);
     assert_int_equal(hf_permits_release_many(p.theirs, ids, 2), HF_OK);
     assert_int_equal(hf_permits_release(p.ours, &id), HF_OK);
     end(&p);
 }
 
-static void a_wait_that_is_given_up_leaves_nothing(void **state) {
-    (void)state;
+CASE(a_wait_that_is_given_up_leaves_nothing) {
     struct pool p;
     hf_permit_id first, ids[2], id;
     begin(&p, "pool/gone");
     assert_int_equal(hf_permits_set(p.ours, 1), HF_OK);
     assert_int_equal(hf_permits_acquire(p.ours, &first), HF_OK);
     hf_op *op = take_start(p.theirs, 1, ids);
-    crowd_await_nodes("/pool/gone/locks/", 1);
+    scene_await_nodes("/pool/gone/locks/", 1);
     hf_op *next = take_start(p.ours, 1, &id);
-    crowd_await_nodes("/pool/gone/locks/", 2);
+    scene_await_nodes("/pool/gone/locks/", 2);
     hf_op_cancel(op);
-    assert_int_equal(crowd_join(op), HF_ECANCELED);
-    crowd_await_nodes("/pool/gone/locks/", 1);
+    assert_int_equal(scene_join(op), HF_ECANCELED);
+    scene_await_nodes("/pool/gone/locks/", 1);
     assert_int_equal(hf_permits_release(p.ours, &first), HF_OK);
-    assert_int_equal(crowd_join(next), HF_OK);
-    crowd_await_empty(p.eyes, "/pool/gone/locks");
+    assert_int_equal(scene_join(next), HF_OK);
+    scene_await_empty("/pool/gone/locks");
     assert_numbers(p.ours, 1, 1);
     assert_int_equal(hf_permits_release(p.ours, &id), HF_OK);
     end(&p);
 }
 
-static void leases(void **state) {
-    (void)state;
+CASE(leases) {
     struct pool p;
     hf_permit_id brief, lasting;
     int64_t left_ms = 0;
@@ -189,12 +181,12 @@ static void leases(void **state) {
     assert_int_equal(hf_permits_set(p.ours, 2), HF_OK);
     assert_int_equal(take(p.ours, 1, 0, BRIEF_MS, &brief), HF_OK);
     assert_int_equal(take(p.ours, 1, 0, HF_NO_LEASE, &lasting), HF_OK);
-    assert_true(zk_wait_children(p.eyes, "/pool/lease/leases", 1, HANG_MS)); /* it ran out */
+    assert_true(zk_wait_children(scene.eyes, "/pool/lease/leases", 1, HANG_MS)); /* it ran out */
     assert_int_equal(hf_permits_release(p.ours, &brief), HF_ELOST);
-    struct zk_children *left = zk_children(p.eyes, "/pool/lease/leases");
+    struct zk_children *left = zk_children(scene.eyes, "/pool/lease/leases");
     char path[128];
     snprintf(path, sizeof path, "/pool/lease/leases/%s", left->names[0]);
-    assert_int_equal(zk_owner(p.eyes, path), 0);
+    assert_int_equal(zk_owner(scene.eyes, path), 0);
     zk_children_free(left);
     assert_int_equal(hf_permits_release(p.theirs, &lasting), HF_OK);
 
@@ -211,27 +203,26 @@ static void leases(void **state) {
 }
 
 /* As with the end of a session: the leases are gone, and nobody has asked their holder. */
-static void what_the_server_ends_comes_back(void **state) {
-    (void)state;
+CASE(sessions_the_server_ends_are_made_again) {
     struct pool p;
     hf_permit_id ids[3], id;
     begin(&p, "pool/dead");
     assert_int_equal(hf_permits_set(p.ours, 3), HF_OK);
-    hf_client *client = crowd_client();
+    hf_client *client = scene_direct(SURVIVES_MS);
     hf_permits *permits = NULL;
     assert_int_equal(hf_permits_new(client, "pool/dead", &permits), HF_OK);
     assert_int_equal(take(permits, 3, 0, HF_WATCHDOG, ids), HF_OK);
     hf_op *op = take_start(p.theirs, 1, &id);
-    crowd_await_nodes("/pool/dead/locks/", 1);
-    struct zk_children *leases = zk_children(p.eyes, "/pool/dead/leases");
+    scene_await_nodes("/pool/dead/locks/", 1);
+    struct zk_children *leases = zk_children(scene.eyes, "/pool/dead/leases");
     assert_int_equal(leases->count, 3);
     for (size_t i = 0; i < leases->count; i++) {
         char path[128];
         snprintf(path, sizeof path, "/pool/dead/leases/%s", leases->names[i]);
-        assert_int_equal(zk_delete(p.eyes, path), 0);
+        assert_int_equal(zk_delete(scene.eyes, path), 0);
     }
     zk_children_free(leases);
-    assert_int_equal(crowd_join(op), HF_OK);
+    assert_int_equal(scene_join(op), HF_OK);
     assert_int_equal(hf_permits_release(permits, &ids[0]), HF_ELOST);
     hf_permits_free(permits);
     assert_int_equal(hf_close(client), HF_OK);
@@ -239,8 +230,7 @@ static void what_the_server_ends_comes_back(void **state) {
     end(&p);
 }
 
-static void deleted_permits_are_lost(void **state) {
-    (void)state;
+CASE(deleted_permits_are_lost) {
     struct pool p;
     hf_permit_id ids[2];
     bool done = false;
@@ -255,8 +245,7 @@ static void deleted_permits_are_lost(void **state) {
 }
 
 /* As by a Curator that was told their number by its program, and not by a node. */
-static void deleted_without_a_number(void **state) {
-    (void)state;
+CASE(deleted_without_a_number) {
     struct pool p;
     hf_permit_id id;
     bool done = true;
@@ -265,20 +254,19 @@ static void deleted_without_a_number(void **state) {
     assert_false(done);
     assert_int_equal(hf_permits_set(p.ours, 1), HF_OK);
     assert_int_equal(take(p.ours, 1, 0, HF_WATCHDOG, &id), HF_OK);
-    assert_int_equal(zk_delete(p.eyes, "/pool/bare/permits"), 0);
+    assert_int_equal(zk_delete(scene.eyes, "/pool/bare/permits"), 0);
     assert_int_equal(hf_permits_delete(p.theirs, &done), HF_OK);
     assert_true(done);
-    assert_true(zk_wait_children(p.eyes, "/pool/bare/leases", 0, HANG_MS));
+    assert_true(zk_wait_children(scene.eyes, "/pool/bare/leases", 0, HANG_MS));
     assert_int_equal(hf_permits_release(p.ours, &id), HF_ELOST);
     end(&p);
 }
 
-static void a_lock_of_that_name_is_another_kind(void **state) {
-    (void)state;
+CASE(a_lock_of_that_name_is_another_kind) {
     struct pool p;
     hf_permit_id id;
     begin(&p, "pool/type");
-    hf_lock *lock = crowd_lock(p.crowd.theirs, "pool/type", HF_PLAIN);
+    hf_lock *lock = scene_lock(p.pair.theirs, HF_PLAIN, "pool/type");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(take(p.ours, 1, 0, HF_WATCHDOG, &id), HF_EWRONGTYPE);
     assert_int_equal(hf_lock_release(lock), HF_OK);
@@ -300,15 +288,14 @@ static void assert_found(hf_lock *lock, hf_found kind) {
 }
 
 /* As the tool does it: a lock's handle is what one looks with first. */
-static void a_locks_handle_tells_what_is_there(void **state) {
-    (void)state;
+CASE(a_locks_handle_reports_the_other_kind) {
     struct pool p;
     hf_permit_id id;
     bool done = false;
     hf_sem *sem = NULL;
     begin(&p, "pool/found");
-    hf_lock *lock = crowd_lock(p.crowd.theirs, "pool/found", HF_PLAIN);
-    hf_lock *number = crowd_lock(p.crowd.theirs, "pool/number-of", HF_PLAIN);
+    hf_lock *lock = scene_lock(p.pair.theirs, HF_PLAIN, "pool/found");
+    hf_lock *number = scene_lock(p.pair.theirs, HF_PLAIN, "pool/number-of");
     assert_found(lock, HF_FOUND_FREE);
     assert_int_equal(hf_permits_set(p.ours, 2), HF_OK);
     assert_found(lock, HF_FOUND_PERMITS);
@@ -319,7 +306,7 @@ static void a_locks_handle_tells_what_is_there(void **state) {
     assert_found(lock, HF_FOUND_PERMITS);
 
     assert_found(number, HF_FOUND_FREE);
-    assert_int_equal(hf_sem_new(p.crowd.ours, "pool/number-of", &sem), HF_OK);
+    assert_int_equal(hf_sem_new(p.pair.ours, "pool/number-of", &sem), HF_OK);
     assert_int_equal(hf_sem_try_set(sem, 3, 0, NULL), HF_OK);
     assert_found(number, HF_FOUND_COUNTER);
     assert_int_equal(hf_sem_delete(sem, &done), HF_OK);
@@ -331,39 +318,24 @@ static void a_locks_handle_tells_what_is_there(void **state) {
     end(&p);
 }
 
-static void the_tool_frees_all_that_are_taken(void **state) {
-    (void)state;
+CASE(the_tool_frees_all_that_are_taken) {
     struct pool p;
     hf_permit_id id;
     begin(&p, "pool/tool");
     assert_int_equal(hf_permits_set(p.ours, 2), HF_OK);
-    assert_int_equal(crowd_tool("show", "pool/tool"), 0);
-    assert_int_equal(crowd_tool("show --held", "pool/tool"), 1);
-    assert_int_equal(crowd_tool("unlock --force", "pool/tool"), 1);
+    assert_int_equal(scene_tool("show", "pool/tool"), 0);
+    assert_int_equal(scene_tool("show --held", "pool/tool"), 1);
+    assert_int_equal(scene_tool("unlock --force", "pool/tool"), 1);
     assert_numbers(p.ours, 2, 0); /* nobody had one, so their number is still there */
     assert_int_equal(take(p.ours, 1, 0, HF_WATCHDOG, &id), HF_OK);
-    assert_int_equal(crowd_tool("show --held", "pool/tool"), 0);
-    assert_int_equal(crowd_tool("unlock --force", "pool/tool"), 0);
+    assert_int_equal(scene_tool("show --held", "pool/tool"), 0);
+    assert_int_equal(scene_tool("unlock --force", "pool/tool"), 0);
     assert_numbers(p.ours, 0, 0);
     assert_int_equal(hf_permits_release(p.ours, &id), HF_ELOST);
     end(&p);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_number_of_permits),
-        cmocka_unit_test(taken_and_given_back),
-        cmocka_unit_test(all_or_none_are_released),
-        cmocka_unit_test(waits_end_in_order),
-        cmocka_unit_test(a_wait_that_is_given_up_leaves_nothing),
-        cmocka_unit_test(leases),
-        cmocka_unit_test(what_the_server_ends_comes_back),
-        cmocka_unit_test(deleted_permits_are_lost),
-        cmocka_unit_test(deleted_without_a_number),
-        cmocka_unit_test(a_lock_of_that_name_is_another_kind),
-        cmocka_unit_test(a_locks_handle_tells_what_is_there),
-        cmocka_unit_test(the_tool_frees_all_that_are_taken),
-    };
     zk_need();
-    return cmocka_run_group_tests(tests, crowd_start_server, crowd_stop_server);
+    return test_cases_run(scene_start, scene_stop);
 }

@@ -1,7 +1,9 @@
 /*
- * The numbers of those in line end at 2147483647, and then a server gives that one to everybody: nobody can tell any more
- * who was first. Whoever gets such a number is refused, and leaves; when the node was deleted it begins anew.
+ * Sequence numbers end at 2147483647; then a server gives that number to every node, and the order
+ * is unknown. A client that gets such a number is refused, and leaves; when the parent node has
+ * been deleted, numbers start anew.
  */
+#include "support/case.h"
 #include "zk/scene.h"
 
 #include <string.h>
@@ -20,7 +22,7 @@ static void play(const struct row *row) {
     assert_hf(HF_OK, hf_lock_acquire(lock));
     for (int i = 0; i < 3; i++) {
         assert_hf(HF_EREFUSED, hf_lock_acquire_for(wanted, HANG_MS));
-        assert_non_null(strstr(hf_last_error()->text, "no more numbers"));
+        assert_non_null(strstr(hf_last_error()->text, "run out of sequence numbers"));
         assert_true(zk_wait_children(scene.eyes, row->path, 1, HANG_MS));
     }
     assert_true(hf_lock_remaining_ms(lock) > 0);
@@ -36,8 +38,7 @@ static void play(const struct row *row) {
     hf_close(rival);
 }
 
-static void numbers_that_are_used_up_are_refused(void **state) {
-    (void)state;
+CASE(numbers_that_are_used_up_are_refused) {
     static const struct row rows[] = {
         {HF_PLAIN, "used-up", "/used-up"},
         {HF_READ, "used-up-read", "/used-up-read"},
@@ -57,7 +58,6 @@ static int start(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(numbers_that_are_used_up_are_refused)};
     zk_need();
-    return cmocka_run_group_tests(tests, start, scene_stop);
+    return test_cases_run(start, scene_stop);
 }

@@ -1,7 +1,8 @@
 /*
- * A survey of ZooKeeper's tree: who holds, who waits and in which order, of every kind of line, ours and Curator's; names,
+ * A survey of ZooKeeper's tree: who holds, who waits and in which order, of every kind of queue, ours and Curator's; names,
  * prefixes and patterns; deadlocks; and that nothing is written, and a lost connection is made up for.
  */
+#include "support/case.h"
 #include "zk/scene.h"
 
 #include <errno.h>
@@ -66,8 +67,7 @@ static void leave(struct member *member) {
     hf_close(member->client);
 }
 
-static void nothing_is_there(void **state) {
-    (void)state;
+CASE_AROUND(nothing_is_there, scene_heal, NULL) {
     hf_client *client = scene_direct(SURVIVES_MS);
     hf_fleet *fleet = survey(client, "nobody-*");
     assert_int_equal(fleet->locks_len, 0);
@@ -75,8 +75,7 @@ static void nothing_is_there(void **state) {
     hf_close(client);
 }
 
-static void a_line_is_told_in_order(void **state) {
-    (void)state;
+CASE_AROUND(a_queue_is_reported_in_order, scene_heal, NULL) {
     struct member line[4];
     for (int i = 0; i < 4; i++) {
         line[i] = i == 0 ? hold(HF_PLAIN, "order") : join_line(HF_PLAIN, "order");
@@ -109,8 +108,7 @@ static void a_line_is_told_in_order(void **state) {
         leave(&line[i]);
 }
 
-static void readers_and_writers_are_told_apart(void **state) {
-    (void)state;
+CASE_AROUND(readers_and_writers_are_distinguished, scene_heal, NULL) {
     struct member one = hold(HF_READ, "rw"), two = hold(HF_READ, "rw");
     struct member writer = join_line(HF_WRITE, "rw");
     assert_nodes("rw", 3);
@@ -132,8 +130,7 @@ static void readers_and_writers_are_told_apart(void **state) {
     leave(&one);
 }
 
-static void a_writer_that_reads_holds_both(void **state) {
-    (void)state;
+CASE_AROUND(a_writer_that_reads_holds_both, scene_heal, NULL) {
     hf_client *client = scene_direct(SURVIVES_MS);
     hf_lock *write = scene_lock(client, HF_WRITE, "both"),
             *read = scene_lock(client, HF_READ, "both");
@@ -154,8 +151,7 @@ static void a_writer_that_reads_holds_both(void **state) {
     hf_close(client);
 }
 
-static void permits_and_who_waits_for_them(void **state) {
-    (void)state;
+CASE_AROUND(permits_and_their_waiters, scene_heal, NULL) {
     hf_client *client = scene_direct(SURVIVES_MS), *other = scene_direct(SURVIVES_MS);
     hf_permits *permits = NULL, *wanted = NULL;
     hf_permit_id id, awaited;
@@ -191,8 +187,7 @@ static void permits_and_who_waits_for_them(void **state) {
 }
 
 /* Curator's recipes write an address. A node of no session is nobody's, and stays. */
-static void nodes_of_others_are_told_by_their_session(void **state) {
-    (void)state;
+CASE_AROUND(nodes_of_others_are_named_by_their_session, scene_heal, NULL) {
     hf_client *client = scene_direct(SURVIVES_MS);
     struct zk_client *java = zk_client_open(zk_port(scene.zk));
     char expected[80];
@@ -224,8 +219,7 @@ static void nodes_of_others_are_told_by_their_session(void **state) {
 }
 
 /* Names are paths, so locks may be beneath each other; what is no lock is no lock. */
-static void names_are_found_wherever_they_are(void **state) {
-    (void)state;
+CASE_AROUND(names_are_found_wherever_they_are, scene_heal, NULL) {
     struct member outer = hold(HF_PLAIN, "deep/er"), inner = hold(HF_PLAIN, "deep/er/most"),
                   odd = hold(HF_PLAIN, "deep/lock-7x");
     assert_int_equal(zk_make(scene.eyes, "/deep/data", "some", 4), 0);
@@ -256,8 +250,7 @@ static hf_fleet *survey_at(const char *path, const char *prefix, const char *pat
     return fleet;
 }
 
-static void a_prefix_and_a_chroot_are_left_out(void **state) {
-    (void)state;
+CASE_AROUND(a_prefix_and_a_chroot_are_left_out, scene_heal, NULL) {
     struct member a = hold(HF_PLAIN, "team/x-a"), b = hold(HF_PLAIN, "team/x-b/c"),
                   other = hold(HF_PLAIN, "team/y");
     hf_fleet *fleet = survey_at("/team", NULL, NULL);
@@ -281,8 +274,7 @@ static void a_prefix_and_a_chroot_are_left_out(void **state) {
 }
 
 /* What does not fit is counted. */
-static void a_long_line_is_cut(void **state) {
-    (void)state;
+CASE_AROUND(a_long_queue_is_cut, scene_heal, NULL) {
     enum { LEN = 130 };
     hf_client *client = scene_direct(SURVIVES_MS);
     char path[64];
@@ -308,7 +300,8 @@ static void a_long_line_is_cut(void **state) {
 static hf_deadlocks *deadlocks_of(hf_client *client, const char *pattern, hf_fleet **ret_later) {
     hf_fleet *earlier = survey(client, pattern);
     hf_deadlocks *found = NULL;
-    usleep(10000);
+    int64_t earlier_ms = now_ms(); /* a deadlock is what two surveys of different times have */
+    assert_true(WAIT_FOR(now_ms() > earlier_ms, HANG_MS));
     *ret_later = survey(client, pattern);
     assert_hf(HF_OK, hf_fleet_deadlocks(earlier, *ret_later, &found));
     hf_fleet_free(earlier);
@@ -338,8 +331,7 @@ static void acquire_as(hf_lock *lock, hf_owner owner, int64_t wait_ms, hf_op **r
     assert_hf(HF_OK, hf_lock_acquire_start(lock, &options, NULL, NULL, ret_op));
 }
 
-static void two_who_wait_for_each_other(void **state) {
-    (void)state;
+CASE_AROUND(two_waiters_for_each_other, scene_heal, NULL) {
     hf_client *clients[2] = {scene_direct(SURVIVES_MS), scene_direct(SURVIVES_MS)};
     hf_lock *locks[2][2];
     hf_op *held[2], *waits[2];
@@ -369,8 +361,7 @@ static void two_who_wait_for_each_other(void **state) {
 }
 
 /* A command that runs under a hold waits for its owner: the node says so. */
-static void a_command_waits_for_the_hold_it_runs_under(void **state) {
-    (void)state;
+CASE_AROUND(a_command_waits_for_the_hold_it_runs_under, scene_heal, NULL) {
     hf_client *outer[2], *inner[2];
     hf_lock *held[2], *wanted[2];
     hf_op *waits[2];
@@ -408,8 +399,7 @@ static void a_command_waits_for_the_hold_it_runs_under(void **state) {
 }
 
 /* Nodes as Java makes them: whose sessions wait for each other's. */
-static void sessions_of_others_wait_for_each_other(void **state) {
-    (void)state;
+CASE_AROUND(sessions_of_others_wait_for_each_other, scene_heal, NULL) {
     hf_client *client = scene_direct(SURVIVES_MS);
     struct zk_client *one = zk_client_open(zk_port(scene.zk)),
                      *two = zk_client_open(zk_port(scene.zk));
@@ -442,8 +432,7 @@ static unsigned long long zxid(void) {
     return number;
 }
 
-static void nothing_is_written(void **state) {
-    (void)state;
+CASE_AROUND(nothing_is_written, scene_heal, NULL) {
     struct member member = hold(HF_PLAIN, "unwritten");
     bool same = false;
     for (int i = 0; i < SCENE_ROUNDS && !same;
@@ -456,8 +445,7 @@ static void nothing_is_written(void **state) {
     leave(&member);
 }
 
-static void a_lost_connection_is_made_up_for(void **state) {
-    (void)state;
+CASE_AROUND(a_lost_connection_is_made_up_for, scene_heal, NULL) {
     static const char *const at[] = {"sync /", "exists /cut", "getChildren2 /cut", "getData /cut/"};
     struct member member = hold(HF_PLAIN, "cut");
     hf_client *client = scene_proxied(SURVIVES_MS);
@@ -475,8 +463,7 @@ static void a_lost_connection_is_made_up_for(void **state) {
     leave(&member);
 }
 
-static void a_survey_can_be_cancelled(void **state) {
-    (void)state;
+CASE_AROUND(a_survey_can_be_cancelled, scene_heal, NULL) {
     hf_client *client = scene_proxied(SURVIVES_MS);
     hf_op *op = NULL;
     hf_fleet *fleet = NULL;
@@ -492,26 +479,28 @@ static void a_survey_can_be_cancelled(void **state) {
     hf_close(client);
 }
 
-#define ROW(name) cmocka_unit_test_setup(name, scene_heal)
+/* What was not found by then is missing, also if that is all: none of it is an error. */
+CASE_AROUND(the_limit_comes_before_an_answer, scene_heal, NULL) {
+    static const char *const at[] = {"sync /", "exists /"};
+    hf_client *client = scene_proxied(SURVIVES_MS);
+    hf_survey_options options = HF_SURVEY_INIT;
+    options.limit_ms = 400;
+    assert_hf(HF_OK, hf_ping(client));
+    for (size_t i = 0; i < sizeof at / sizeof at[0]; i++) {
+        hf_fleet *fleet = NULL;
+        proxy_stall_request(scene.proxy, at[i]);
+        int64_t from_ms = now_ms();
+        assert_hf(HF_OK, hf_survey(client, &options, &fleet));
+        assert_true(now_ms() - from_ms >= options.limit_ms);
+        assert_int_equal(fleet->missing, HF_MISSING_LOCKS);
+        assert_string_not_equal(fleet->words, "");
+        hf_fleet_free(fleet);
+        assert_true(proxy_release_held(scene.proxy) >= 1);
+    }
+    hf_close(client);
+}
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        ROW(nothing_is_there),
-        ROW(a_line_is_told_in_order),
-        ROW(readers_and_writers_are_told_apart),
-        ROW(a_writer_that_reads_holds_both),
-        ROW(permits_and_who_waits_for_them),
-        ROW(nodes_of_others_are_told_by_their_session),
-        ROW(names_are_found_wherever_they_are),
-        ROW(a_prefix_and_a_chroot_are_left_out),
-        ROW(a_long_line_is_cut),
-        ROW(two_who_wait_for_each_other),
-        ROW(a_command_waits_for_the_hold_it_runs_under),
-        ROW(sessions_of_others_wait_for_each_other),
-        ROW(nothing_is_written),
-        ROW(a_lost_connection_is_made_up_for),
-        ROW(a_survey_can_be_cancelled),
-    };
     zk_need();
-    return cmocka_run_group_tests(tests, scene_start, scene_stop);
+    return test_cases_run(scene_start, scene_stop);
 }

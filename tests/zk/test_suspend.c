@@ -5,6 +5,7 @@
  * suspend_for() the boot time is that much later, and whatever was due by then is due at once, as when a machine wakes
  * up. Every other clock is the kernel's.
  */
+#include "support/case.h"
 #include "zk/scene.h"
 
 #include <pthread.h>
@@ -70,8 +71,7 @@ static void suspend_for(int64_t seconds) {
 }
 
 /* The hold is over when the machine wakes up, before anybody was asked; and so is what the server had of it, soon. */
-static void a_hold_ends_while_the_machine_sleeps(void **state) {
-    (void)state;
+CASE_AROUND(a_hold_ends_while_the_machine_sleeps, scene_heal, NULL) {
     struct scene_events events = {0};
     hf_client *client = scene_proxied(SURVIVES_MS);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "sleeps");
@@ -91,8 +91,7 @@ static void a_hold_ends_while_the_machine_sleeps(void **state) {
 }
 
 /* A nap that is shorter than what is left changes nothing. */
-static void a_nap_costs_nothing(void **state) {
-    (void)state;
+CASE_AROUND(a_nap_costs_nothing, scene_heal, NULL) {
     hf_client *client = scene_direct(SURVIVES_MS);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "nap");
     assert_hf(HF_OK, hf_lock_acquire(lock));
@@ -106,11 +105,7 @@ static void a_nap_costs_nothing(void **state) {
     hf_close(client);
 }
 
-#define ROW(name) cmocka_unit_test_setup(name, scene_heal)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {ROW(a_hold_ends_while_the_machine_sleeps),
-                                       ROW(a_nap_costs_nothing)};
     zk_need();
-    return cmocka_run_group_tests(tests, scene_start, scene_stop);
+    return test_cases_run(scene_start, scene_stop);
 }

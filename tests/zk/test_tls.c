@@ -1,6 +1,7 @@
 /*
  * TLS between us and a ZooKeeper server: zks://.
  */
+#include "support/case.h"
 #include "support/server_internal.h"
 #include "support/tls.h"
 #include "support/tool.h"
@@ -75,8 +76,7 @@ static hf_client *client_of(const char *url, const struct authority *trusted) {
     return client;
 }
 
-static void a_lock_over_tls(void **state) {
-    (void)state;
+CASE(a_lock_over_tls) {
     hf_client *client = client_of(world.url, world.ca),
               *rival = scene_client(zk_url(world.zk), SURVIVES_MS);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "secret"),
@@ -94,8 +94,7 @@ static void a_lock_over_tls(void **state) {
 }
 
 /* A user and password, which only TLS keeps secret: what she makes is hers. */
-static void a_user_over_tls(void **state) {
-    (void)state;
+CASE(a_user_over_tls) {
     char *url = text("zks://ann:secret@%s", world.url + strlen("zks://"));
     hf_client *ann = client_of(url, world.ca), *anybody = client_of(world.url, world.ca);
     hf_lock *hers = scene_lock(ann, HF_PLAIN, "hers"),
@@ -110,15 +109,13 @@ static void a_user_over_tls(void **state) {
     free(url);
 }
 
-static void a_stranger_is_not_believed(void **state) {
-    (void)state;
+CASE(a_stranger_is_not_believed) {
     hf_client *client = client_of(world.url, world.other_ca);
     assert_hf(HF_ETLS, hf_ping(client));
     hf_close(client);
 }
 
-static void in_clear_nobody_answers(void **state) {
-    (void)state;
+CASE(in_clear_there_is_no_answer) {
     hf_client *client = client_of(world.plain, NULL);
     int err = hf_ping(client);
     assert_true(err == HF_EUNREACH || err == HF_EPROTO);
@@ -126,16 +123,14 @@ static void in_clear_nobody_answers(void **state) {
     hf_close(client);
 }
 
-static void options_of_tls_need_tls(void **state) {
-    (void)state;
+CASE(options_of_tls_need_tls) {
     hf_client *client = NULL;
     assert_hf(HF_EINVAL, hf_open("zk://127.0.0.1?tls_verify=none", NULL, &client));
     assert_non_null(strstr(hf_last_error()->text, "zks://"));
 }
 
 /* Words are answered over TLS, too, by whom the library trusts. */
-static void the_doctor_asks_over_tls(void **state) {
-    (void)state;
+CASE(the_doctor_asks_over_tls) {
     static const char checks[] = "doctor --skip latency --skip waking --skip deadlocks";
     char *trusting = text("--cacert '%s' %s", authority_file(world.ca), checks),
          *doubting = text("--cacert '%s' -t 2s %s 2>&1", authority_file(world.other_ca), checks),
@@ -170,14 +165,6 @@ static void the_doctor_asks_over_tls(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_lock_over_tls),
-        cmocka_unit_test(a_user_over_tls),
-        cmocka_unit_test(a_stranger_is_not_believed),
-        cmocka_unit_test(in_clear_nobody_answers),
-        cmocka_unit_test(options_of_tls_need_tls),
-        cmocka_unit_test(the_doctor_asks_over_tls),
-    };
     zk_need();
-    return cmocka_run_group_tests(tests, start, stop);
+    return test_cases_run(start, stop);
 }

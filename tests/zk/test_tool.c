@@ -4,6 +4,7 @@
  *
  * A command goes on as long as this program does, so that a row that fails leaves nothing running.
  */
+#include "support/case.h"
 #include "support/tool.h"
 #include "zk/scene.h"
 
@@ -22,12 +23,12 @@ static void assert_tool(int status, const char *words) {
     assert_true(expect_exit(tool_start(words), status, HANG_MS));
 }
 
-/* `holdfast run` of a command that writes a file and waits, and another file when it is told to end, if it is to heed that. */
+/* `holdfast run` of a command that writes a file and waits, and another file when it is asked to end, if it is to heed that. */
 static pid_t start_run(const char *options, const char *name, const char *on_term) {
     char words[640];
     snprintf(words, sizeof words,
              "run %s %s -- bash -c 'trap \"touch %s/%s.term; %s\" TERM; touch %s/%s; "
-             "while [ -d /proc/%d ]; do sleep 0.02; done'",
+             "while [ -d /proc/%d ]; do " TICK "; done'",
              options, name, dir, name, on_term, dir, name, (int)getpid());
     return tool_start(words);
 }
@@ -42,15 +43,13 @@ static bool is_there(const char *name, const char *suffix, int64_t limit_ms) {
     return wait_until(has_file, path, limit_ms);
 }
 
-static void a_command_runs_under_the_lock(void **state) {
-    (void)state;
+CASE_AROUND(a_command_runs_under_the_lock, scene_heal, NULL) {
     assert_tool(7, "run status -- sh -c 'exit 7'");
     assert_nodes("status", 0);
     assert_tool(1, "show --held status");
 }
 
-static void a_second_is_refused_and_a_break_ends_the_first(void **state) {
-    (void)state;
+CASE_AROUND(a_second_is_refused_and_a_break_ends_the_first, scene_heal, NULL) {
     pid_t first = start_run("--ttl 30s", "second", "exit 0");
     assert_true(is_there("second", "", HANG_MS));
     assert_nodes("second", 1);
@@ -62,8 +61,7 @@ static void a_second_is_refused_and_a_break_ends_the_first(void **state) {
 }
 
 /* It is told to end while there is time, and killed before the time is over. */
-static void a_silent_server_ends_the_command(void **state) {
-    (void)state;
+CASE_AROUND(a_silent_server_ends_the_command, scene_heal, NULL) {
     pid_t deaf = start_run("--ttl 6s", "deaf", "true"),
           heeds = start_run("--ttl 6s --preserve-status", "heeds", "exit 5");
     bool both = is_there("deaf", "", HANG_MS) && is_there("heeds", "", HANG_MS);
@@ -76,8 +74,7 @@ static void a_silent_server_ends_the_command(void **state) {
     assert_true(is_there("deaf", ".term", 0));
 }
 
-static void a_killed_tool_frees_it_with_its_session(void **state) {
-    (void)state;
+CASE_AROUND(a_killed_tool_frees_it_with_its_session, scene_heal, NULL) {
     pid_t tool = start_run("--ttl 6s", "killed", "true");
     hf_client *client = scene_direct(SURVIVES_MS);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "killed");
@@ -93,15 +90,14 @@ static void assert_says(const char *words, const char *expected) {
     assert_true(tool_says(words, expected));
 }
 
-static void who_holds_and_who_waits_is_listed(void **state) {
-    (void)state;
+CASE_AROUND(holders_and_waiters_are_listed, scene_heal, NULL) {
     pid_t holder = start_run("--ttl 30s", "listed", "exit 0");
     assert_true(is_there("listed", "", HANG_MS));
     pid_t waiter = tool_start("run --wait 60s listed -- true");
     assert_nodes("listed", 2);
     char *text = tool_output("ls 'list*'", NULL);
     assert_non_null(strstr(text, "listed  plain  connected"));
-    assert_non_null(strstr(text, " holdfast  "));
+    assert_non_null(strstr(text, " bash  "));
     free(text);
     assert_says("ls --json 'list*'", "\"waiting\":1");
     assert_tool(0, "ls --stuck 'list*'");
@@ -111,14 +107,13 @@ static void who_holds_and_who_waits_is_listed(void **state) {
     assert_true(expect_exit(waiter, 0, HANG_MS));
 }
 
-static void the_doctor_looks_at_what_zookeeper_has(void **state) {
-    (void)state;
+CASE_AROUND(the_doctor_checks_zookeeper, scene_heal, NULL) {
     static const char words[] = "doctor --skip latency --skip waking --skip deadlocks";
     assert_says(words, "ok       version      ZooKeeper 3.");
     assert_says(words, "ok       ensemble     one server");
     assert_says(words, "ok       session      30.000 s are granted");
-    assert_says(words, "left out: eviction, persistence");
-    assert_says("doctor --skip deadlocks", "latency      to acquire takes");
+    assert_says(words, "not checked on ZooKeeper: eviction, persistence");
+    assert_says("doctor --skip deadlocks", "latency      an acquire takes");
 }
 
 static bool doctor_finds_a_deadlock(void *arg) {
@@ -132,8 +127,7 @@ static bool doctor_finds_a_deadlock(void *arg) {
 }
 
 /* Each runs the other's lock inside its own. */
-static void a_deadlock_of_two_scripts_is_found(void **state) {
-    (void)state;
+CASE_AROUND(a_deadlock_of_two_scripts_is_found, scene_heal, NULL) {
     static const char *const names[] = {"knot-a", "knot-b"};
     pid_t scripts[2];
     for (int i = 0; i < 2; i++) {
@@ -145,7 +139,7 @@ static void a_deadlock_of_two_scripts_is_found(void **state) {
         for (char *quote = strchr(inner, '\''); quote != NULL; quote = strchr(quote, '\''))
             *quote = '"';
         snprintf(words, sizeof words,
-                 "run %s -- sh -c 'touch %s/%s; while ! [ -e %s/go ]; do sleep 0.01; done; %s'",
+                 "run %s -- sh -c 'touch %s/%s; while ! [ -e %s/go ]; do " TICK "; done; %s'",
                  names[i], dir, names[i], dir, inner);
         scripts[i] = tool_start(words);
     }
@@ -161,16 +155,38 @@ static void a_deadlock_of_two_scripts_is_found(void **state) {
     assert_true(found);
 }
 
-static void handles_are_refused_with_words(void **state) {
-    (void)state;
+CASE_AROUND(handles_are_refused_with_words, scene_heal, NULL) {
     assert_tool(64, "acquire --lease 30s handle 2>/dev/null");
-    assert_says("acquire --lease 30s handle 2>&1", "handles are not offered on ZooKeeper");
+    assert_says("acquire --lease 30s handle 2>&1", "ZooKeeper has no handles");
     assert_says("release handle 5c4d0000-0000-4000-8000-000000000001:5 2>&1",
-                "handles are not offered on ZooKeeper");
+                "ZooKeeper has no handles");
 }
 
-static void a_leader_is_elected_and_the_server_measured(void **state) {
-    (void)state;
+/* Where the url leads to nothing, a lock is not free: nobody looks there but by mistake. */
+CASE_AROUND(a_missing_chroot_is_reported, scene_heal, NULL) {
+    char url[256];
+    snprintf(url, sizeof url, "%s/no-such-root", zk_url(scene.zk));
+    tool_use(url);
+    bool shown = tool_says("show nightly 2>&1", "the url's node /no-such-root does not exist");
+    pid_t held = tool_start("show --held nightly 2>/dev/null");
+    bool refused = expect_exit(held, 64, HANG_MS);
+    tool_use(zk_url(scene.zk));
+    assert_true(shown);
+    assert_true(refused);
+    assert_tool(1, "show --held nightly");
+}
+
+/* What a holder is called is in its node. */
+CASE_AROUND(a_label_is_shown, scene_heal, NULL) {
+    pid_t holder = start_run("--ttl 30s --label 'nightly backup'", "label", "exit 0");
+    assert_true(is_there("label", "", HANG_MS));
+    assert_says("ls label", " nightly_backup  ");
+    assert_says("show label", " nightly_backup");
+    assert_tool(0, "unlock --force label");
+    assert_true(expect_exit(holder, LOST, HANG_MS));
+}
+
+CASE_AROUND(a_leader_is_elected_and_the_server_measured, scene_heal, NULL) {
     assert_tool(0, "elect --once leader -- true");
     assert_says("bench --duration 100ms", "hand-over:");
 }
@@ -188,20 +204,7 @@ static int stop(void **state) {
     return scene_stop(state);
 }
 
-#define ROW(name) cmocka_unit_test_setup(name, scene_heal)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        ROW(a_command_runs_under_the_lock),
-        ROW(a_second_is_refused_and_a_break_ends_the_first),
-        ROW(a_silent_server_ends_the_command),
-        ROW(a_killed_tool_frees_it_with_its_session),
-        ROW(who_holds_and_who_waits_is_listed),
-        ROW(the_doctor_looks_at_what_zookeeper_has),
-        ROW(a_deadlock_of_two_scripts_is_found),
-        ROW(handles_are_refused_with_words),
-        ROW(a_leader_is_elected_and_the_server_measured),
-    };
     zk_need();
-    return cmocka_run_group_tests(tests, start, stop);
+    return test_cases_run(start, stop);
 }

@@ -4,6 +4,7 @@
  *
  * A command goes on as long as this program does, so that a row that fails leaves nothing running.
  */
+#include "support/case.h"
 #include "support/tool.h"
 #include "zk/scene.h"
 
@@ -48,10 +49,10 @@ static int a_follower(void) {
 /* `run` of a command that ends when there is a file of the lock's name. */
 static pid_t start_run(const char *name) {
     char words[512];
-    snprintf(
-        words, sizeof words,
-        "run --ttl 30s %s -- sh -c 'while [ -d /proc/%d ] && ! [ -e %s/%s ]; do sleep 0.02; done'",
-        name, (int)getpid(), dir, name);
+    snprintf(words, sizeof words,
+             "run --ttl 30s %s -- sh -c 'while [ -d /proc/%d ] && ! [ -e %s/%s ]; do " TICK
+             "; done'",
+             name, (int)getpid(), dir, name);
     return tool_start(words);
 }
 
@@ -65,8 +66,7 @@ static void end_run(const char *name, pid_t pid) {
 }
 
 /* Whichever server is asked, it has heard of what the others did. */
-static void every_server_lists_the_same(void **state) {
-    (void)state;
+CASE_AROUND(every_server_lists_the_same, make_whole, NULL) {
     pid_t holder = start_run("same");
     assert_nodes("same", 1);
     pid_t waiter = tool_start("run --wait 60s same -- true");
@@ -94,14 +94,14 @@ static bool is_watched(void *event) {
     return found;
 }
 
-static void a_hand_over_is_watched_through_the_death_of_the_leader(void **state) {
-    (void)state;
+CASE_AROUND(a_hand_over_is_watched_through_the_death_of_the_leader, make_whole, NULL) {
     char words[512];
     snprintf(words, sizeof words, "watch --for 10m watched >%s/log", dir);
     pid_t watch = tool_start(words);
     assert_true(wait_until(is_watched, "  free", HANG_MS));
     pid_t holder = start_run("watched");
     assert_true(wait_until(is_watched, "  acquired  ", HANG_MS));
+    /* Held for long enough to be seen: what is watched is looked at now and then. */
     pid_t waiter = tool_start("run --wait 10m watched -- sleep 3");
     assert_true(wait_until(is_watched, "  waits  ", HANG_MS));
 
@@ -115,8 +115,7 @@ static void a_hand_over_is_watched_through_the_death_of_the_leader(void **state)
     kill_child(watch);
 }
 
-static void the_doctor_counts_who_serves(void **state) {
-    (void)state;
+CASE_AROUND(the_doctor_counts_servers, make_whole, NULL) {
     static const char words[] = "doctor --skip latency --skip waking --skip deadlocks";
     int status, follower = a_follower();
     char missing[64];
@@ -124,15 +123,15 @@ static void the_doctor_counts_who_serves(void **state) {
              zk_port(zk_member(ensemble, follower)));
     char *text = tool_output(words, &status);
     assert_int_equal(status, 0);
-    assert_non_null(strstr(text, "3 of 3 servers serve, 1 of them leads; 3 vote"));
+    assert_non_null(strstr(text, "3 of 3 servers are up, 1 of them leads; 3 vote"));
     free(text);
 
     zk_kill(zk_member(ensemble, follower));
     text = tool_output(words, &status);
     assert_int_equal(status, 1);
-    assert_non_null(strstr(text, "2 of 3 servers serve, 1 of them leads; 3 vote"));
+    assert_non_null(strstr(text, "2 of 3 servers are up, 1 of them leads; 3 vote"));
     assert_non_null(strstr(text, missing));
-    assert_non_null(strstr(text, "one more, and nobody locks"));
+    assert_non_null(strstr(text, "with one more down, nothing can be locked"));
     free(text);
     zk_launch(zk_member(ensemble, follower));
 }
@@ -146,8 +145,7 @@ static bool page_shows(void *text) {
     return shows;
 }
 
-static void the_page_outlives_a_server(void **state) {
-    (void)state;
+CASE_AROUND(the_page_outlives_a_server, make_whole, NULL) {
     page = tool_serve();
     if (page == NULL)
         skip();
@@ -165,15 +163,7 @@ static void the_page_outlives_a_server(void **state) {
     tool_serve_end(page);
 }
 
-#define ROW(name) cmocka_unit_test_setup(name, make_whole)
-
 int main(void) {
-    const struct CMUnitTest tests[] = {
-        ROW(every_server_lists_the_same),
-        ROW(a_hand_over_is_watched_through_the_death_of_the_leader),
-        ROW(the_doctor_counts_who_serves),
-        ROW(the_page_outlives_a_server),
-    };
     zk_need();
-    return cmocka_run_group_tests(tests, start, stop);
+    return test_cases_run(start, stop);
 }

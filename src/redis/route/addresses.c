@@ -1,11 +1,18 @@
 /*
- * Where servers are reached that others tell of (addresses.h). Used by the routes whose servers change, on any thread;
- * no state.
+ * Mapping of announced addresses (addresses.h). Used by the routes whose servers change, on any
+ * thread; no state.
  */
 #include "redis/route/addresses.h"
 
 #include <string.h>
 #include <strings.h>
+
+bool hfi_is_host(const char *host, size_t len) {
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)host[i] <= ' ' || host[i] == 0x7f)
+            return false;
+    return len < HF_HOST_SIZE;
+}
 
 bool hfi_address_is(const char *host, uint16_t port, const char *other, uint16_t other_port) {
     return port == other_port && strcasecmp(host, other) == 0;
@@ -30,7 +37,7 @@ void hfi_address_map(const struct hfi_node_config *config, struct hfi_address *a
         return;
     address->room[sizeof address->room - 1] = '\0';
     if (address->room[0] == '\0' || port == 0)
-        return; /* that is nowhere */
+        return; /* no address */
     address->host = address->room;
     address->port = port;
 }

@@ -1,21 +1,21 @@
 /*
  * One server and our connections to it.
  *
- * Called by the exchanges of the engine, on any thread, to get the connection for a lane; by the
- * route to make and end it. The connections are made at once, except two, and opened
- * when first wanted. What a node knows of its target never changes, so picking needs no lock of its
- * own; only those that are made late do: the dispatcher's, and that for what replicas confirm.
+ * Called by exchanges, on any thread, to get the connection of a lane; by the route to make and end
+ * a node. All connections but two are made with the node; each is opened when first wanted. The
+ * target never changes, so picking needs no lock. Only the two that are made late do: the
+ * dispatcher's and the ack connection.
  *
- * Which of the command connections a caller uses is decided in commands.c.
+ * Which command connection a caller uses is decided in commands.c.
  */
 #include "redis/route/node.h"
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "net/keeper.h"
-#include "net/resp.h"
+#include "net/driver/keeper.h"
+#include "net/resp/resp.h"
 #include "redis/route/commands.h"
-#include "redis/route/local.h"
+#include "redis/route/local/local.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -28,10 +28,10 @@ struct hfi_node {
     void *arg;
     struct hfi_learnt learnt;
     struct hfi_target target;
-    struct hfi_host host; /* the target has these two */
+    struct hfi_host host; /* `target` points to these two */
     struct hfi_resp_login login;
-    char *name, *resolve_arg, *user, *password, *client_name; /* what the target points to */
-    struct hfi_tls_context *tls;                              /* this too */
+    char *name, *resolve_arg, *user, *password, *client_name; /* `target` points to these */
+    struct hfi_tls_context *tls;                              /* and to this */
     bool in_network;
 
     struct hfi_commands commands;
@@ -39,10 +39,10 @@ struct hfi_node {
     atomic_bool stopped, retired;
     void (*trouble)(void *arg, const struct hfi_node *node, int err, const hf_error *error);
     void *trouble_arg;
-    pthread_mutex_t mtx; /* guards the making of the next two, and that it is retired */
+    pthread_mutex_t mtx; /* guards the making of the next two, and `retired` */
     struct hfi_conn *_Atomic dispatch;
     struct hfi_conn *_Atomic acks;
-    const struct hfi_seal_ops *seals; /* of that */
+    const struct hfi_ack_batch_ops *ack_batches; /* of `acks` */
 };
 
 static bool copy_text(const struct hfi_mem *mem, const char *text, char **ret) {
@@ -61,8 +61,8 @@ static char *format_text(const struct hfi_mem *mem, const char *before, const ch
     return joined;
 }
 
-/* The two texts of a host: "host port" for the resolver, and as people write it. */
-static bool aim_at_host(struct hfi_node *node, const struct hfi_url *url) {
+/* The two texts of a host: "host port" for the resolver, and the usual form for people. */
+static bool set_host(struct hfi_node *node, const struct hfi_url *url) {
     char port[8];
     bool colons = strchr(url->host, ':') != NULL;
     snprintf(port, sizeof port, " %u", (unsigned)url->port);
@@ -74,10 +74,10 @@ static bool aim_at_host(struct hfi_node *node, const struct hfi_url *url) {
     return node->resolve_arg != NULL && node->name != NULL;
 }
 
-static int aim(struct hfi_node *node, const struct hfi_url *url, hf_error *error) {
+static int set_target(struct hfi_node *node, const struct hfi_url *url, hf_error *error) {
     bool enough = false;
     if (url->kind == HFI_URL_TCP) {
-        enough = aim_at_host(node, url);
+        enough = set_host(node, url);
         node->in_network = true;
     } else if (url->kind == HFI_URL_UNIX) {
         enough = copy_text(node->mem, url->path, &node->name);
@@ -124,7 +124,7 @@ static int prepare_tls(struct hfi_node *node, const struct hfi_node_config *conf
     node->host.tls = node->tls;
     if (url->tls_verify == HFI_VERIFY_NONE)
         hfi_log(config->log, HF_LOG_WARN,
-                "%s: TLS without verification: this may be anybody's server", node->name);
+                "%s: TLS without verification: anyone may pose as the server", node->name);
     return HF_OK;
 }
 
@@ -154,7 +154,7 @@ static int describe_us(struct hfi_node *node, const struct hfi_node_config *conf
     return HF_OK;
 }
 
-/* ---- What the connections tell ---- */
+/* ---- Events of the connections ---- */
 
 static void on_push(void *arg, const void *message) {
     struct hfi_node *node = arg;
@@ -176,15 +176,15 @@ static void on_trouble(void *arg, int err, const hf_error *error) {
     node->trouble(node->trouble_arg, node, err, error);
 }
 
-/* ---- Life ---- */
+/* ---- Life cycle ---- */
 
 static int make_connections(struct hfi_node *node, hf_error *error) {
     struct hfi_target *target = &node->target;
     bool commands = hfi_commands_make(&node->commands, target);
-    node->control = hfi_conn_new(target, HFI_SEAT_KEEPER, NULL, on_control_state, node);
-    node->listener = hfi_conn_new(target, HFI_SEAT_LISTENERS, on_push, on_pubsub_state, node);
+    node->control = hfi_conn_new(target, HFI_DRIVER_KEEPER, NULL, on_control_state, node);
+    node->listener = hfi_conn_new(target, HFI_DRIVER_LISTENERS, on_push, on_pubsub_state, node);
     if (!commands || node->control == NULL || node->listener == NULL)
-        return hfi_fail(error, HF_ENOMEM, "no memory or descriptors for a connection");
+        return hfi_fail(error, HF_ENOMEM, "out of memory or file descriptors for a connection");
     return HF_OK;
 }
 
@@ -196,7 +196,7 @@ int hfi_node_new(const struct hfi_node_config *config, struct hfi_node **ret, hf
     node->mem = config->mem;
     node->hooks = config->hooks;
     node->arg = config->arg;
-    node->seals = config->acks;
+    node->ack_batches = config->acks;
     pthread_mutex_init(&node->mtx, NULL);
     if (config->trouble != NULL) {
         node->trouble = config->trouble;
@@ -207,7 +207,7 @@ int hfi_node_new(const struct hfi_node_config *config, struct hfi_node **ret, hf
 
     int err = describe_us(node, config, error);
     if (err == HF_OK)
-        err = aim(node, config->url, error);
+        err = set_target(node, config->url, error);
     if (err == HF_OK)
         err = prepare_tls(node, config, error);
     if (err == HF_OK)
@@ -225,7 +225,7 @@ int hfi_node_new(const struct hfi_node_config *config, struct hfi_node **ret, hf
 
 #define CONNS_MAX (HFI_COMMANDS_MAX + 4)
 
-/* Those that there are, of a node that may be half made. */
+/* The connections that exist; the node may be half made. */
 static size_t list_connections(struct hfi_node *node, struct hfi_conn *ret[CONNS_MAX]) {
     struct hfi_conn *others[] = {node->control, node->listener, atomic_load(&node->dispatch),
                                  atomic_load(&node->acks)};
@@ -329,7 +329,7 @@ void hfi_node_close_fds(struct hfi_node *node) {
         hfi_conn_close_fds(conns[i]);
 }
 
-/* One that few clients need. */
+/* Makes the connection on its first use, since few clients need it. */
 static struct hfi_conn *pick_late(struct hfi_node *node, struct hfi_conn *_Atomic *late,
                                   struct hfi_conn *(*make)(struct hfi_node *node)) {
     struct hfi_conn *conn = atomic_load_explicit(late, memory_order_acquire);
@@ -348,11 +348,11 @@ static struct hfi_conn *pick_late(struct hfi_node *node, struct hfi_conn *_Atomi
 }
 
 static struct hfi_conn *make_dispatch(struct hfi_node *node) {
-    return hfi_conn_new(&node->target, HFI_SEAT_DISPATCH, NULL, NULL, NULL);
+    return hfi_conn_new(&node->target, HFI_DRIVER_DISPATCH, NULL, NULL, NULL);
 }
 
 static struct hfi_conn *make_acks(struct hfi_node *node) {
-    return hfi_conn_new_sealing(&node->target, node->seals, node->arg);
+    return hfi_conn_new_acked(&node->target, node->ack_batches, node->arg);
 }
 
 struct hfi_conn *hfi_node_acks(struct hfi_node *node) {
@@ -402,6 +402,10 @@ bool hfi_node_was_replaced(struct hfi_node *node, bool *ret_control) {
 
 struct hfi_conn *hfi_node_listener(struct hfi_node *node) {
     return node->listener;
+}
+
+bool hfi_node_is_listened(struct hfi_node *node) {
+    return node->listener != NULL && hfi_conn_is_kept_up(node->listener);
 }
 
 struct hfi_learnt *hfi_node_learnt(struct hfi_node *node) {

@@ -1,67 +1,74 @@
-/* One server: our connections to it, and what is learnt from it.
+/* A node is one server: our connections to it, and the state learnt from it.
  *
- * There are up to four connections for commands of synchronous callers, one for the keeper (renewals,
- * settlement, asynchronous operations), one for messages, one for hf_dispatch() if that is used, and one
- * for whatever replicas are to confirm, whoever sends it.
- * None is opened before somebody needs it.
+ * It has up to four connections for commands of synchronous callers, and one each for: the keeper
+ * (renewals, settlement, asynchronous operations), pub/sub messages, hf_dispatch() if that is used,
+ * and acked commands of all threads. Each is opened when first needed.
  *
- * Nodes are reference-counted: by the route that made them, by each exchange from its first try to
- * its end, by what a cancelled one has on its way, by each renewal under way, and by whoever listens
- * to messages. The connections stay until the route stops the node, which it does when nobody else has
- * a reference, or at the end of the client. One that is not to be asked any more is retired before. */
+ * Nodes are reference-counted. References are held by the route that made the node, by each
+ * exchange from its first try to its end, by the request in flight of a cancelled exchange, by each
+ * renewal in progress, and by each pub/sub waiter. The connections stay until the route stops the
+ * node: when no other reference is left, or when the client ends. A node that is not to be asked
+ * any more is retired before that. */
 #ifndef HFI_REDIS_ROUTE_NODE_H
 #define HFI_REDIS_ROUTE_NODE_H
 
 #include "engine/engine.h"
-#include "net/conn.h"
-#include "net/url.h"
+#include "net/conn/conn.h"
+#include "net/url/url.h"
 
+struct hfi_break_channel;
 struct hfi_node;
 struct hfi_pubsub;
-struct hfi_rumours;
+struct hfi_server;
 
-/* Which process it is, and what its clock says. */
-struct hfi_met {
-    char run_id[48]; /* "": it does not tell */
+/* The identity of a server's process, and its clock. */
+struct hfi_server_seen {
+    char run_id[48]; /* "": the server does not say */
     bool clock_known;
     int64_t ahead_ms; /* its clock's lead over ours */
 };
 
-/* What the engine has learnt from a server, beside its scripts, which it simply tries. The clock is
- * not here but with each connection: an address can lead to two processes for a moment, and
- * `not-after` would be worth nothing if it were by the clock of the other. */
+/* State learnt from a server. Whether it has a script is not stored; EVALSHA is simply tried. The
+ * server's clock is kept per connection instead: an address can lead to two processes for a moment,
+ * and `not-after` by the clock of the wrong one would be useless. */
 struct hfi_learnt {
-    struct hfi_pubsub *pubsub;   /* its channels; the same from `made` to `freed`, like the next */
-    struct hfi_rumours *rumours; /* what is said there of broken holds */
-    struct hfi_answers *answers; /* and what is asked */
+    /* its channels; the same from `made` to `freed`, like the next two */
+    struct hfi_pubsub *pubsub;
+    struct hfi_break_channel *break_channel; /* its break notifications */
+    struct hfi_survey_responder *answers;    /* its survey responder */
 
     /* Any thread. */
-    _Atomic int64_t newest_us;   /* the newest time of its clock seen by those in line */
-    atomic_bool no_unheard;      /* this user may not use the key for who did not hear (fair.c) */
-    atomic_bool no_tickets;      /* nor leave tickets (ticket.c) */
-    atomic_bool wake_ups_warned; /* that it refuses to wake those who wait was logged */
-    atomic_bool rumours_warned;  /* that it refuses to tell of a break was logged */
-    atomic_bool moving_told;     /* that a slot of its is on the move was logged */
-    atomic_bool held_up_told;    /* that waits get no useful answer was logged */
-    atomic_bool was_replica;     /* its address led to one; it is asked for its role since */
+    _Atomic int64_t newest_us;  /* the newest server time seen by fair waiters */
+    atomic_bool no_unheard;     /* this user may not use the `unheard` key (fair.c) */
+    atomic_bool no_idempotency; /* nor idempotency keys (idempotency.c) */
+    /* What it can do, for string locks (string.c): SET with NX and GET is refused; how to delete a
+     * key that has a value, enum hfi_delete; scripts do not run */
+    atomic_bool no_nx_get, scriptless;
+    atomic_int delete_by;
+    atomic_bool wake_ups_warned;      /* logged: it refuses to publish wake-ups */
+    atomic_bool break_channel_warned; /* logged: it refuses to publish breaks */
+    atomic_bool moving_logged;        /* logged: a slot of its is migrating */
+    atomic_bool stalled_reported;     /* logged: waits get no useful reply */
+    atomic_bool was_replica;          /* its address led to a replica; ROLE is checked since */
 
     /* The keeper's thread only. */
-    int64_t took_over_ms; /* when it followed another; 0: it did not */
-    bool in_slots;        /* it is a cluster's: the keys of a script must share a slot */
-    bool control_was_up;  /* so when it is up again, that is a reconnect */
-    struct hfi_met met;   /* who it was when a connection that tells of it was last up */
+    int64_t took_over_ms; /* when it took over from another server; 0: it did not */
+    bool in_slots;        /* it is in cluster mode: a script's keys must share a slot */
+    bool control_was_up;  /* so the next time it is up is a reconnect */
+    struct hfi_server_seen
+        server_seen; /* its identity when its control or pub/sub connection was last up */
 };
 
-/* What a node tells the engine. */
+/* Events of a node, for the engine. */
 struct hfi_node_hooks {
     /* Its connections are made, and nothing was sent yet. HF_ENOMEM. */
     int (*made)(void *arg, struct hfi_node *node);
-    /* It is retired or stopped. On the keeper's thread, or that has ended. */
+    /* It is retired or stopped. On the keeper's thread, or after that has ended. */
     void (*stopping)(void *arg, struct hfi_node *node);
     void (*freed)(void *arg, struct hfi_node *node);
-    /* A message, on the thread of whoever reads. */
+    /* A message, on the thread that reads the connection. */
     void (*push)(void *arg, struct hfi_node *node, const void *message);
-    /* Its connection for messages, or the keeper's, came up or was lost. On the keeper's thread. */
+    /* Its pub/sub connection, or the keeper's, came up or was lost. On the keeper's thread. */
     void (*pubsub_state)(void *arg, struct hfi_node *node, bool up);
     void (*control_state)(void *arg, struct hfi_node *node, bool up);
 };
@@ -72,8 +79,8 @@ struct hfi_node_config {
     struct hfi_keeper *keeper;
     struct hfi_exec *dispatch;         /* NULL: without manual dispatch */
     const struct hfi_url *url;         /* copied from */
-    bool primary;                      /* it is of use only while it says that it is no replica */
-    const struct hfi_tls_context *tls; /* to be like; NULL: one is made from the url */
+    bool primary;                      /* ROLE must say that it is a primary */
+    const struct hfi_tls_context *tls; /* template; NULL: one is made from the url */
     const char *client_name;           /* copied */
     int64_t cmd_timeout_ms, ping_ms;
     bool sleeps_at_once;
@@ -81,15 +88,15 @@ struct hfi_node_config {
     void *map_user;
     atomic_ullong *commands, *reconnects;
     const struct hfi_node_hooks *hooks;
-    void *arg;                       /* of all of these, and of the next */
-    const struct hfi_seal_ops *acks; /* how replicas are asked to confirm */
-    /* For the route: a connection could not be made, and why, or was lost (HF_OK). On the keeper's
-     * thread. NULL: nobody cares. */
+    void *arg;                            /* of all hooks, and of `acks` */
+    const struct hfi_ack_batch_ops *acks; /* writes and reads WAIT */
+    /* For the route: connecting has failed, and why, or a connection was lost (HF_OK). On the
+     * keeper's thread. May be NULL. */
     void (*trouble)(void *arg, const struct hfi_node *node, int err, const hf_error *error);
     void *trouble_arg;
 };
 
-/* What its url says of TLS, to make others like it. *ret is NULL without TLS. */
+/* A TLS context from the url, as a template for others. *ret is NULL without TLS. */
 int hfi_node_tls(const struct hfi_mem *mem, const struct hfi_url *url, const char *host,
                  struct hfi_tls_context **ret, hf_error *error);
 
@@ -97,44 +104,47 @@ int hfi_node_tls(const struct hfi_mem *mem, const struct hfi_url *url, const cha
 int hfi_node_new(const struct hfi_node_config *config, struct hfi_node **ret, hf_error *error);
 struct hfi_node *hfi_node_ref(struct hfi_node *node); /* returns it */
 void hfi_node_unref(struct hfi_node *node);           /* NULL is fine */
-/* Closes the connections: requests in flight complete with HF_ECLOSED. On the keeper's thread,
- * or when it has ended, and when nobody can be in hfi_node_pick() on another. Idempotent; whoever
- * made it does so before its last reference goes. */
+/* Closes the connections: requests in flight complete with HF_ECLOSED. On the keeper's thread, or
+ * after that has ended, and while no other thread can be in hfi_node_pick(). Idempotent; the maker
+ * of the node calls it before the last reference goes. */
 void hfi_node_stop(struct hfi_node *node);
 /* It is not to be asked any more: see hfi_conn_retire(). On the keeper's thread. Idempotent. */
 void hfi_node_retire(struct hfi_node *node);
 bool hfi_node_is_retired(const struct hfi_node *node); /* any thread */
-/* Ends its connections; whoever wants one connects again. Any thread. */
+/* Closes its connections; they reconnect when wanted. Any thread. */
 void hfi_node_hang_up(struct hfi_node *node);
-/* The same, and none of them is made again before somebody wants it. */
+/* As hang_up, and none of them reconnects before it is wanted. */
 void hfi_node_rest(struct hfi_node *node);
-/* From now on only a primary is of use there. Any thread. */
+/* From now on its connections require ROLE to say primary. Any thread. */
 void hfi_node_insist_on_primary(struct hfi_node *node);
-/* Whether another server may be there some day: its address is that of a network. */
+/* Whether another server may come to be at its address: it is a network address. */
 bool hfi_node_may_change(const struct hfi_node *node);
-/* Whether somebody other than the one who asks has a reference. */
+/* Whether there is a reference besides the caller's. */
 bool hfi_node_is_shared(const struct hfi_node *node);
 void hfi_node_close_fds(struct hfi_node *node);
 
 /* The connection for a call of this lane. NULL: stopped, or (dispatch only) out of memory. */
 struct hfi_conn *hfi_node_pick(struct hfi_node *node, enum hfi_lane lane);
-/* How many requests are under way; messages are none. On the keeper's thread. */
+/* The number of requests in flight, without pub/sub and acked ones. On the keeper's thread. */
 unsigned hfi_node_load(struct hfi_node *node);
-/* Whether something is under way that replicas are to confirm, which is not in that number: it takes as long as they do. */
+/* Whether acked requests are in flight. hfi_node_load() leaves them out, since they take as long as
+ * the replicas do. */
 bool hfi_node_confirms(struct hfi_node *node);
-struct hfi_conn *hfi_node_listener(struct hfi_node *node); /* that for messages */
-/* That for what replicas are to confirm; requests on it may be sealed. NULL as above. */
+struct hfi_conn *hfi_node_listener(struct hfi_node *node); /* the pub/sub connection */
+/* Whether it has subscriptions, so waiters. On the keeper's thread. */
+bool hfi_node_is_listened(struct hfi_node *node);
+/* The ack connection; requests on it may join an ack batch. NULL as above. */
 struct hfi_conn *hfi_node_acks(struct hfi_node *node);
 struct hfi_learnt *hfi_node_learnt(struct hfi_node *node);
-/* As struct hfi_engine_ops has it. */
+/* As in struct hfi_observe_ops. */
 bool hfi_node_identity(const struct hfi_node *node, struct hfi_server *ret);
 
-/* Whether connections lead to a server that is not where it was: its socket was removed, or another
- * one is there now. These are closed, and the next go to what is there. *ret_control: the keeper's
- * is among them. Never for a server that is not found by a path of ours (local:). Any thread. */
+/* Whether connections lead to a server that is not at its path any more: its socket was removed, or
+ * another server's is there. These are closed, and new ones go to the server that is there.
+ * *ret_control: the keeper's is among them. Only for local: urls. Any thread. */
 bool hfi_node_was_replaced(struct hfi_node *node, bool *ret_control);
 
 const char *hfi_node_name(const struct hfi_node *node);
-int64_t hfi_node_last_answer_ms(const struct hfi_node *node); /* 0: it never said anything */
+int64_t hfi_node_last_answer_ms(const struct hfi_node *node); /* 0: it never replied */
 
 #endif

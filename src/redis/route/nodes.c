@@ -1,10 +1,10 @@
 /*
- * The nodes of a route whose servers change (nodes.h).
+ * The registry of nodes of a route whose servers change (nodes.h).
  *
- * Used by the route on the keeper's thread, which alone makes, retires and frees them; others visit
- * them, under `mtx` only for as long as it takes to get hold of some. Each entry has a reference.
- * Whoever has none cannot get one to a retired node but by visiting, so when the entry's is the only
- * one left, under `mtx`, nobody is in its connections either.
+ * Only the keeper's thread makes, retires and frees nodes. Other threads visit them, and hold `mtx`
+ * only while they take some references. Each entry has a reference. A thread without one can get
+ * one to a retired node only by visiting. So when, under `mtx`, the entry's reference is the only
+ * one left, no thread uses the node's connections either.
  */
 #include "redis/route/nodes.h"
 
@@ -17,7 +17,7 @@
 
 struct entry {
     struct hfi_link link;
-    uint64_t number; /* entries are in its order */
+    uint64_t number; /* entries are sorted by it */
     struct hfi_node *node;
     uint16_t port;
     char host[]; /* where it is reached; "": it is retired */
@@ -27,7 +27,7 @@ static struct entry *entry_of(struct hfi_link *link) {
     return HFI_CONTAINER(link, struct entry, link);
 }
 
-/* ---- Life ---- */
+/* ---- Life cycle ---- */
 
 int hfi_nodes_init(struct hfi_nodes *nodes, const struct hfi_node_config *config, const char *host,
                    hf_error *error) {
@@ -132,7 +132,7 @@ int hfi_nodes_reach(struct hfi_nodes *nodes, const char *host, uint16_t port, st
     return HF_OK;
 }
 
-/* ---- Retired ones ---- */
+/* ---- Retired nodes ---- */
 
 void hfi_nodes_retire(struct hfi_nodes *nodes, struct hfi_node *node) {
     for (struct hfi_link *link = nodes->entries.next; link != &nodes->entries; link = link->next) {
@@ -143,7 +143,7 @@ void hfi_nodes_retire(struct hfi_nodes *nodes, struct hfi_node *node) {
     hfi_node_retire(node);
 }
 
-/* Takes one out that nobody has to do with. NULL: there is none. */
+/* Removes a retired entry without other references. NULL: there is none. */
 static struct entry *take_unused(struct hfi_nodes *nodes, bool *ret_others) {
     struct entry *found = NULL;
     *ret_others = false;
@@ -174,7 +174,7 @@ bool hfi_nodes_sweep(struct hfi_nodes *nodes) {
 
 /* ---- Visiting ---- */
 
-/* Gets hold of those behind `number`; returns how many. */
+/* Takes references to the nodes behind `number`; returns how many. */
 static size_t hold_some(struct hfi_nodes *nodes, uint64_t *number,
                         struct hfi_node *held[VISITED_AT_ONCE]) {
     size_t len = 0;

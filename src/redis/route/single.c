@@ -4,18 +4,18 @@
  * Made by the engine for redis://, valkey://, unix:// and local: urls. It has one node for as long
  * as it lives, so there is nothing to look up and nothing to lock.
  *
- * Behind its address, though, there may be another server some day: a load balancer, or a name that is
- * looked up again at each connect. One that says that it is a replica was the primary, or is not yet; its
- * connections end, and the next ask for the role first.
+ * Another server may come to be behind its address, by a load balancer or by DNS. A server that
+ * says it is a replica was demoted, or is not promoted yet. Then the route closes its connections,
+ * and new ones check ROLE first.
  */
 #include "redis/route/single.h"
 
 #include "base/backoff.h"
-#include "base/chance.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/jitter.h"
 
-#define SETTLED_MS 3000 /* after so long without a refusal, the next one need not wait */
+#define SETTLED_MS 3000 /* after this long without a refusal, the back-off starts over */
 
 static const struct hfi_backoff distance = {.first_ms = 100, .max_ms = 1000, .factor = 2};
 
@@ -32,7 +32,7 @@ static struct single *single_of(struct hfi_route *route) {
     return HFI_CONTAINER(route, struct single, base);
 }
 
-static struct hfi_node *single_aim(struct hfi_route *route, const char *key, size_t len) {
+static struct hfi_node *single_node_for(struct hfi_route *route, const char *key, size_t len) {
     (void)key;
     (void)len;
     return hfi_node_ref(single_of(route)->node);
@@ -49,13 +49,13 @@ static void single_each(struct hfi_route *route, void (*visit)(struct hfi_node *
     visit(single_of(route)->node, arg);
 }
 
-/* Of many who are refused at once, one does it. */
+/* When many callers are refused at once, one of them closes the connections. */
 static bool may_leave(struct single *single) {
     int64_t now_ms = hfi_now_ms(), at_ms = atomic_load(&single->leave_at_ms);
     if (now_ms < at_ms)
         return false;
     unsigned left = now_ms - at_ms < SETTLED_MS ? atomic_load(&single->left) : 0;
-    int64_t next_ms = now_ms + hfi_backoff_spread_ms(&distance, left, hfi_throw_dice(single));
+    int64_t next_ms = now_ms + hfi_backoff_spread_ms(&distance, left, hfi_jitter_bits(single));
     if (!atomic_compare_exchange_strong(&single->leave_at_ms, &at_ms, next_ms))
         return false;
     atomic_store(&single->left, left + 1);
@@ -69,7 +69,7 @@ static void single_refused(struct hfi_route *route, struct hfi_node *node) {
     hfi_node_insist_on_primary(node);
     atomic_store(&hfi_node_learnt(node)->was_replica, true);
     if (control != NULL)
-        hfi_conn_keep_up(control, true); /* what is held is verified when it is up */
+        hfi_conn_keep_up(control, true); /* holds are verified when it is up */
     hfi_node_hang_up(node);
 }
 
@@ -89,7 +89,7 @@ static void single_close_fds(struct hfi_route *route) {
 }
 
 static const struct hfi_route_ops single_ops = {
-    .aim = single_aim,
+    .node_for = single_node_for,
     .node = single_node,
     .each = single_each,
     .stop = single_stop,

@@ -1,4 +1,4 @@
-/* The route of one server: it serves every key. */
+/* The route of one server, which serves every key. */
 #ifndef HFI_REDIS_ROUTE_SINGLE_H
 #define HFI_REDIS_ROUTE_SINGLE_H
 

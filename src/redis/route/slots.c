@@ -1,22 +1,22 @@
 /*
- * Slots of a cluster: CRC16 of names, the answer to CLUSTER SLOTS, MOVED and ASK.
+ * Cluster slots: CRC16 of names, CLUSTER SLOTS replies.
  *
- * Used by the route of a cluster, on any thread; stateless.
+ * Used by the cluster route, on any thread; stateless.
  *
- * Invariant: nothing that a node says is believed in part. A map with one range that cannot be is no
- * map, since whoever applied the rest would not know what it is missing.
+ * Invariant: no reply is used in part. A map with one invalid range is rejected, since applying the
+ * rest would leave unknown gaps.
  */
 #include "redis/route/slots.h"
+
+#include "redis/route/addresses.h"
 
 #include <holdfast/holdfast.h>
 
 #include <string.h>
 
-#define HOST_MAX 255 /* as urls have it */
+/* ---- The slot of a name ---- */
 
-/* ---- Which slot ---- */
-
-/* CRC16/XMODEM (polynomial 0x1021): what a byte at the top of a sum does to it. */
+/* CRC16/XMODEM (polynomial 0x1021) of each byte. */
 static const uint16_t crc_of_byte[256] = {
     0x0000, 0x1021, 0x2042, 0x3063, 0x4084, 0x50a5, 0x60c6, 0x70e7, 0x8108, 0x9129, 0xa14a, 0xb16b,
     0xc18c, 0xd1ad, 0xe1ce, 0xf1ef, 0x1231, 0x0210, 0x3273, 0x2252, 0x52b5, 0x4294, 0x72f7, 0x62d6,
@@ -42,20 +42,20 @@ static const uint16_t crc_of_byte[256] = {
     0x2e93, 0x3eb2, 0x0ed1, 0x1ef0,
 };
 
-/* What is above the lowest 16 bits of a sum is never looked at. */
+/* Bits above the lowest 16 are ignored. */
 static unsigned crc_add(unsigned crc, const char *bytes, size_t len) {
     for (const char *end = bytes + len; bytes != end; bytes++)
         crc = (crc << 8) ^ crc_of_byte[((crc >> 8) ^ (unsigned char)*bytes) & 0xff];
     return crc;
 }
 
-/* A key that is in two pieces. */
+/* A key in two pieces. */
 struct key {
     const char *prefix, *name;
     size_t prefix_len, len;
 };
 
-/* Where the next `wanted` is, from `i` on; the length of the key: there is none. */
+/* The index of the next `wanted`, from `i` on; the key's length: there is none. */
 static size_t find_char(const struct key *key, char wanted, size_t i) {
     const char *found = NULL;
     if (i < key->prefix_len) {
@@ -70,7 +70,7 @@ static size_t find_char(const struct key *key, char wanted, size_t i) {
                          : key->prefix_len + key->len;
 }
 
-/* Of a key with a brace: perhaps only what is inside the first pair counts. */
+/* The slot of a key with a brace: only its hash tag counts, if it has one. */
 static unsigned slot_of_tagged(const struct key *key) {
     size_t from = 0, to = key->prefix_len + key->len;
     size_t open = find_char(key, '{', 0);
@@ -99,21 +99,13 @@ unsigned hfi_slot_of(const char *prefix, size_t prefix_len, const char *name, si
     return crc_add(crc_add(0, prefix, prefix_len), name, len) % HFI_SLOTS;
 }
 
-/* ---- What a node says ---- */
+/* ---- CLUSTER SLOTS ---- */
 
 static bool is_slot(const redisReply *reply) {
     return reply->type == REDIS_REPLY_INTEGER && reply->integer >= 0 && reply->integer < HFI_SLOTS;
 }
 
-/* No control characters, no spaces: it will be looked up, compared and logged. */
-static bool is_host(const char *host, size_t len) {
-    for (size_t i = 0; i < len; i++)
-        if ((unsigned char)host[i] <= ' ' || host[i] == 0x7f)
-            return false;
-    return len <= HOST_MAX;
-}
-
-/* {host, port, ...}. No host, or none known ("?"), is something that nodes say. */
+/* {host, port, ...}. Nodes may send no host, or "?" for an unknown one. */
 static bool read_server(const redisReply *reply, struct hfi_slot_host *ret, bool *ret_known) {
     if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2)
         return false;
@@ -123,7 +115,7 @@ static bool read_server(const redisReply *reply, struct hfi_slot_host *ret, bool
     if (port->type != REDIS_REPLY_INTEGER || port->integer < 0 || port->integer > UINT16_MAX)
         return false;
     bool named = host->type == REDIS_REPLY_STRING;
-    if (named && !is_host(host->str, host->len))
+    if (named && !hfi_is_host(host->str, host->len))
         return false;
     ret->host = named ? host->str : "";
     ret->host_len = named ? host->len : 0;
@@ -161,7 +153,8 @@ static bool mark(unsigned char taken[HFI_SLOTS / 8], const struct hfi_slot_range
     return true;
 }
 
-/* No slot is in two ranges, so however long an answer is, there is no more to visit than slots. */
+/* No slot is in two ranges, so the ranges together visit each slot at most once, however long the
+ * reply is. */
 static bool is_map(const redisReply *reply) {
     unsigned char taken[HFI_SLOTS / 8] = {0};
     struct hfi_slot_range range;
@@ -183,68 +176,4 @@ int hfi_slots_read(const redisReply *reply,
             visit(&range, arg);
     }
     return HF_OK;
-}
-
-/* ---- Where it sends us ---- */
-
-struct text {
-    const char *at;
-    size_t len;
-};
-
-static bool skip_word(struct text *text, const char *word) {
-    size_t len = strlen(word);
-    if (text->len < len || memcmp(text->at, word, len) != 0)
-        return false;
-    *text = (struct text){text->at + len, text->len - len};
-    return true;
-}
-
-/* Digits alone, no more than `max`. */
-static bool read_number(struct text text, unsigned max, unsigned *ret) {
-    unsigned number = 0;
-    for (size_t i = 0; i < text.len; i++) {
-        if (text.at[i] < '0' || text.at[i] > '9')
-            return false;
-        number = number * 10 + (unsigned)(text.at[i] - '0');
-        if (number > max)
-            return false;
-    }
-    *ret = number;
-    return text.len > 0;
-}
-
-/* HOST:PORT. IPv6 addresses come without brackets, so the last colon counts. */
-static bool read_address(struct text text, struct hfi_slot_host *ret) {
-    const char *colon = text.len > 0 ? memrchr(text.at, ':', text.len) : NULL;
-    if (colon == NULL)
-        return false;
-    size_t host_len = (size_t)(colon - text.at);
-    unsigned port;
-    if (!read_number((struct text){colon + 1, text.len - host_len - 1}, UINT16_MAX, &port))
-        return false;
-    ret->host = text.at;
-    ret->host_len = host_len;
-    ret->port = (uint16_t)port;
-    bool unknown = host_len == 1 && *text.at == '?';
-    return port != 0 && !unknown && is_host(text.at, host_len);
-}
-
-bool hfi_redirect_read(const redisReply *reply, struct hfi_redirect *ret) {
-    struct hfi_redirect redirect;
-    if (reply->type != REDIS_REPLY_ERROR)
-        return false;
-    struct text text = {reply->str, reply->len};
-    redirect.ask = skip_word(&text, "ASK ");
-    if (!redirect.ask && !skip_word(&text, "MOVED "))
-        return false;
-    const char *space = text.len > 0 ? memchr(text.at, ' ', text.len) : NULL;
-    if (space == NULL)
-        return false;
-    size_t digits = (size_t)(space - text.at);
-    if (!read_number((struct text){text.at, digits}, HFI_SLOTS - 1, &redirect.slot) ||
-        !read_address((struct text){space + 1, text.len - digits - 1}, &redirect.to))
-        return false;
-    *ret = redirect;
-    return true;
 }

@@ -1,8 +1,9 @@
 /*
- * Those who wait for a node; see wants.h.
+ * The wants of a route: tasks that wait for a node (wants.h).
  *
- * Called by sentinel.c and cluster.c, on any thread, under the mutex of the route. Whoever waits is a task with an event, and the
- * list has a reference to it. A want belongs to its task, so it may be gone as soon as that was told.
+ * Called by sentinel.c and cluster.c, on any thread, under the route's mutex. The list has a
+ * reference to the task of each want. A want belongs to its task, so it may be freed as soon as the
+ * event is posted.
  */
 #include "redis/route/wants.h"
 
@@ -13,6 +14,7 @@ void hfi_wants_add(struct hfi_link *wants, struct hfi_want *want, struct hfi_tas
     want->task = task;
     want->event = event;
     want->err = HF_OK;
+    want->hopeless = false;
     if (known) {
         hfi_task_post(task, event);
         return;
@@ -27,7 +29,7 @@ bool hfi_wants_remove(struct hfi_want *want) {
     return linked;
 }
 
-void hfi_wants_tell(struct hfi_want *want, int err, const hf_error *error) {
+void hfi_want_notify(struct hfi_want *want, int err, const hf_error *error) {
     struct hfi_task *task = want->task;
     hfi_list_remove(&want->link);
     want->err = err;
@@ -37,7 +39,12 @@ void hfi_wants_tell(struct hfi_want *want, int err, const hf_error *error) {
     hfi_task_unref(task);
 }
 
-void hfi_wants_tell_all(struct hfi_link *wants, int err, const hf_error *error) {
+void hfi_wants_are_hopeless(struct hfi_link *wants, bool hopeless) {
+    for (struct hfi_link *link = wants->next; link != wants; link = link->next)
+        HFI_CONTAINER(link, struct hfi_want, link)->hopeless = hopeless;
+}
+
+void hfi_wants_notify_all(struct hfi_link *wants, int err, const hf_error *error) {
     while (!hfi_list_empty(wants))
-        hfi_wants_tell(HFI_CONTAINER(wants->next, struct hfi_want, link), err, error);
+        hfi_want_notify(HFI_CONTAINER(wants->next, struct hfi_want, link), err, error);
 }

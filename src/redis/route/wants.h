@@ -1,17 +1,20 @@
-/* Those who wait for a node of a route whose nodes change. Each route has a list of them, under its own mutex, and calls
- * these with that taken. */
+/* The wants of a route whose nodes change: tasks that wait for a node. Each route has a list of
+ * them under its own mutex, which it holds while it calls these. */
 #ifndef HFI_REDIS_ROUTE_WANTS_H
 #define HFI_REDIS_ROUTE_WANTS_H
 
 #include "redis/route/node.h"
 
-/* Tells the task at once if what it wants is `known`, else it waits in the list. */
+/* If the node is `known`, posts the event at once; else adds the want to the list. */
 void hfi_wants_add(struct hfi_link *wants, struct hfi_want *want, struct hfi_task *task,
                    unsigned event, bool known);
-/* It waits no longer, if it still did. True: a reference to its task is to be given back, without the mutex. */
+/* Removes the want, if it is still in the list. True: the caller must drop a reference to its task,
+ * without the mutex. */
 bool hfi_wants_remove(struct hfi_want *want);
-/* Tells one, or all. `error` may be NULL. */
-void hfi_wants_tell(struct hfi_want *want, int err, const hf_error *error);
-void hfi_wants_tell_all(struct hfi_link *wants, int err, const hf_error *error);
+/* Sets whether the next error will last, as far as is known: then retries are useless. */
+void hfi_wants_are_hopeless(struct hfi_link *wants, bool hopeless);
+/* Completes one want, or all. `error` may be NULL. */
+void hfi_want_notify(struct hfi_want *want, int err, const hf_error *error);
+void hfi_wants_notify_all(struct hfi_link *wants, int err, const hf_error *error);
 
 #endif

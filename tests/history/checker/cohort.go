@@ -9,9 +9,9 @@ import "github.com/anishathalye/porcupine"
 //   - A release while another thread of the process waited may have passed the lock on, or given it back: to
 //     others it is free from then on, and to the server it may be held for a while.
 //   - A tenure that was broken, or forgotten by a server that restarts empty, is passed on until the process knows. So
-//     a release of it may say that all is well if somebody waited for it here, and only then; and whoever is let
+//     a release of it may say that all is well if somebody waited for it here, and only then; and a thread that is let
 //     in on it may be inside beside others. That ends when the process finds out, by its deadline at the latest.
-//   - In one process there is one inside, whatever is lost; whoever was granted the lock by the server has it
+//   - In one process there is one inside, whatever is lost; the thread that was granted the lock by the server has it
 //     alone but for those; and a loss that has no such cause is told, or nobody else comes in before the deadline.
 //
 // Nothing is said of who was refused, but that somebody else must have come: threads that wait are as good as

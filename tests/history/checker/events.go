@@ -39,7 +39,7 @@ type builder struct {
 	// Owners, and sides, that have given something up: until that is settled, they may wait for it.
 	unsettled map[string]bool
 	breaks    []*op
-	loose     bool // whoever waits may have been passed over
+	loose     bool // a waiter may have been passed over
 	joint     bool // see joint.go
 	quorum    bool
 	multi     bool // locks that are taken together
@@ -145,9 +145,9 @@ func splitSide(verb string) (string, string) {
 	return verb, "_write"
 }
 
-// ghost is an acquire that may have taken the lock, or may yet, and of which nothing remains in the
-// end. At a fair lock it may have come before whoever has been granted it since.
-func (b *builder) ghost(o *op, side string, free bool) {
+// inDoubt is an acquire that may have taken the lock, or may yet, and of which nothing remains in the
+// end. At a fair lock it may have come before the owner that has been granted it since.
+func (b *builder) inDoubt(o *op, side string, free bool) {
 	hold := "given-up-" + o.owner + side + o.args["values"]
 	b.may(o.call, hold, &event{what: "take if free", op: o, hold: hold, side: side, free: free}, adds)
 	b.may(o.call, "end-"+hold, &event{what: "end", op: o, hold: hold}, ends)
@@ -161,7 +161,7 @@ const (
 	reconnect = 3000 * 1000000
 )
 
-// inLine is a wait for a fair lock: it stands in line, and is granted the lock, or leaves. Of those who
+// inLine is a wait for a fair lock: it is queued, and is granted the lock, or leaves. Of the waiters that
 // may have been passed over when their turn came, or have been forgotten with the line, nothing is known
 // but that they hold the lock, or not: they come back, to their place or to the end.
 func (b *builder) inLine(o *op, ops []*op) {
@@ -169,7 +169,7 @@ func (b *builder) inLine(o *op, ops []*op) {
 		if o.code == "HF_OK" {
 			b.whole(&event{what: "take", op: o, hold: o.id, side: "_write", free: true})
 		} else {
-			b.ghost(o, "_write", true)
+			b.inDoubt(o, "_write", true)
 		}
 		return
 	}
@@ -264,10 +264,13 @@ func (b *builder) mayHaveLost(o *op) bool {
 	return false
 }
 
-// isTooLate: the lease may have been over before the answer came.
+// isTooLate: the lease may have been over before the answer came. A client trusts 99 % of a lease.
 func isTooLate(o *op) bool {
-	lease := o.number("lease") * 1000000
-	return lease > 0 && o.ret-o.call >= lease || o.ret-o.call >= watchdog
+	trusted := int64(watchdog) / 100 * 99
+	if o.args["lease"] != "" && o.number("lease") > 0 && o.number("lease")*990000 < trusted {
+		trusted = o.number("lease") * 990000
+	}
+	return o.ret-o.call >= trusted
 }
 
 func (b *builder) acquire(o *op, ops []*op, side string, fair bool) {
@@ -287,7 +290,7 @@ func (b *builder) acquire(o *op, ops []*op, side string, fair bool) {
 		b.whole(&event{what: "take", op: o, hold: o.id, side: side, more: b.mayNest(o),
 			either: b.isAtEither(o)})
 		if isTooLate(o) && !b.joint && b.mayHaveLost(o) {
-			b.ghost(o, side, fair)
+			b.inDoubt(o, side, fair)
 		}
 	case o.code == "HF_EBUSY":
 		b.whole(&event{what: "busy", op: o, side: side})
@@ -301,7 +304,7 @@ func (b *builder) acquire(o *op, ops []*op, side string, fair bool) {
 		if o.code == "HF_ETIMEDOUT" && !b.unsettled[o.owner+side] && !isTooLate(o) {
 			b.whole(&event{what: "busy", op: o, side: side})
 		}
-		b.ghost(o, side, fair)
+		b.inDoubt(o, side, fair)
 	default:
 		b.impossible(o)
 	}
@@ -395,7 +398,7 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 	return b.events
 }
 
-// breakValues: those who hold values of a group are looked at first, and broken then, each by its name.
+// breakValues: the holders of a group's values are read first, and broken then, each by its name.
 // So some of them are, or all; when, is known only from the call on.
 func (b *builder) breakValues(o *op) {
 	if o.code == "HF_OK" && o.value() == 0 {

@@ -44,7 +44,7 @@ type history struct {
 	kills map[string]int64
 	wipes []span
 	cuts  []int64 // when connections were lost
-	// When the primary changed, and until when whoever held something before may not know yet what that cost.
+	// When the primary changed, and until when a client that held something before may not know its loss yet.
 	changes []change
 }
 

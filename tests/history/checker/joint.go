@@ -3,7 +3,7 @@ package main
 // Locks that are made of several: of what servers of a quorum have granted, or of locks that are taken
 // together. As far as holders go they are the locks, and the sets, of the other models. But their members
 // are asked one by one, and what one of them says is seen before the rest has followed, or failed to. So
-// nothing can be said of those who are refused, or to whom the lock seems taken: two that came at the
+// nothing can be said of clients that are refused, or to which the lock seems taken: two that came at the
 // same time may refuse each other, and so may what is left of one that was killed. What is judged is who
 // holds, until when, and how often; and that a lock that seems free was, unless a server has forgotten it.
 

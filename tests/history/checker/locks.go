@@ -18,7 +18,7 @@ type hold struct {
 	owner, id string
 	count     int
 	unsure    bool // its count: a nested acquire or release failed
-	ghost     bool // nobody believes in it; the server may still have it
+	inDoubt   bool // no client counts on it; the server may still have it
 	granted   bool // a fair lock's, whose owner has not been told yet
 	free      bool // of the line: it may have been granted for longer than is known
 }
@@ -127,10 +127,10 @@ func (l lock) draw(s *lockState, e *event) bool {
 
 func (l lock) take(s *lockState, e *event) bool {
 	if mine := s.of(e.side, e.op.owner); mine != nil {
-		if !mine.ghost && !mine.granted {
+		if !mine.inDoubt && !mine.granted {
 			return false
 		}
-		s.drop(mine) // Its leftover is taken over.
+		s.drop(mine) // Its residue is taken over.
 	} else if s.comesBefore(e); !s.isFree(e.side, e.op.owner) {
 		return e.either && l.draw(s, e) // at the primary that is none any more
 	}
@@ -140,7 +140,7 @@ func (l lock) take(s *lockState, e *event) bool {
 
 func (l lock) nest(s *lockState, e *event) bool {
 	mine := s.of(e.side, e.op.owner)
-	if mine == nil || mine.ghost || mine.id != e.hold || !l.reentrant {
+	if mine == nil || mine.inDoubt || mine.id != e.hold || !l.reentrant {
 		return false
 	}
 	mine.count++
@@ -162,12 +162,12 @@ func (s *lockState) grant() {
 	s.writer = hold{owner: ownerOf(place), id: operationOf(place), granted: true}
 }
 
-// stand: of those who may have, nobody does twice.
+// stand: of the owners that may have, none does twice.
 func (s *lockState) stand(e *event) bool {
 	if e.chance != nil && strings.Contains(" "+s.line, " "+e.op.owner+"#") {
 		return false
 	}
-	if s.writer.owner == e.op.owner && (s.writer.ghost || s.writer.granted) {
+	if s.writer.owner == e.op.owner && (s.writer.inDoubt || s.writer.granted) {
 		s.drop(&s.writer)
 		s.writer = hold{owner: e.op.owner, id: e.hold, granted: true}
 		return true
@@ -187,7 +187,7 @@ func (s *lockState) leave(e *event) bool {
 	return s.end(e.hold)
 }
 
-// comesBefore: one who is free of the line may have stood in front of whoever is granted the lock.
+// comesBefore: an owner outside the queue may have been in front of the one that is granted the lock.
 func (s *lockState) comesBefore(e *event) {
 	if e.free && s.writer.granted {
 		s.line = s.writer.owner + "#" + s.writer.id + " " + s.line
@@ -203,7 +203,7 @@ func (s *lockState) isSeen(holder, queue string) bool {
 		line = append(line, ownerOf(place))
 	}
 	waiting := strings.Join(line, ",")
-	if s.writer.free || s.writer.ghost {
+	if s.writer.free || s.writer.inDoubt {
 		return queue == waiting
 	}
 	if !s.writer.granted || holder != "" {
@@ -251,15 +251,15 @@ func (s *lockState) breakSide(side string, answer bool) bool {
 // lostOrNot: a hold that was not held any more, or could not be trusted any more. In the second case
 // the server may still have it.
 func lostOrNot(mine *hold, e *event) bool {
-	if mine == nil || mine.id != e.hold || mine.ghost {
+	if mine == nil || mine.id != e.hold || mine.inDoubt {
 		return true
 	}
-	mine.ghost = true
+	mine.inDoubt = true
 	return e.late
 }
 
 func (s *lockState) release(mine *hold, e *event) bool {
-	if mine == nil || mine.id != e.hold || mine.ghost {
+	if mine == nil || mine.id != e.hold || mine.inDoubt {
 		return false
 	}
 	if e.op.number("left") == 0 {
@@ -275,7 +275,7 @@ func releasePerhaps(mine *hold, e *event) bool {
 		return true
 	}
 	if e.op.number("left") == 0 {
-		mine.ghost = true
+		mine.inDoubt = true
 	} else {
 		mine.count--
 		mine.unsure = true
@@ -288,7 +288,7 @@ func (s *lockState) takeIfFree(mine *hold, e *event) bool {
 	if mine != nil || !s.isFree(e.side, e.op.owner) {
 		return false
 	}
-	s.begin(e.side, hold{owner: e.op.owner, id: e.hold, ghost: true, free: e.free})
+	s.begin(e.side, hold{owner: e.op.owner, id: e.hold, inDoubt: true, free: e.free})
 	return true
 }
 
@@ -304,7 +304,7 @@ func isCount(mine *hold, count int64) bool {
 	if mine == nil {
 		return count == 0
 	}
-	return mine.ghost || mine.unsure || mine.granted || mine.free || count == int64(mine.count)
+	return mine.inDoubt || mine.unsure || mine.granted || mine.free || count == int64(mine.count)
 }
 
 func (l lock) step(state interface{}, e *event) (bool, interface{}) {
@@ -315,7 +315,7 @@ func (l lock) step(state interface{}, e *event) (bool, interface{}) {
 
 // happens changes the state, and says whether the event can happen in it.
 func (l lock) happens(s *lockState, mine *hold, e *event) bool {
-	isMine := mine != nil && !mine.ghost && !mine.granted
+	isMine := mine != nil && !mine.inDoubt && !mine.granted
 	switch e.what {
 	case "take":
 		return l.take(s, e)

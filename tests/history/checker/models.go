@@ -108,15 +108,15 @@ func (m *model) porcupine() porcupine.Model {
 
 // All states can be compared, so sets are strings.
 type numberState struct {
-	there  bool
-	number int64
-	ghosts string // what acquires have taken that were given up
+	there   bool
+	number  int64
+	inDoubt string // what acquires have taken that were given up
 }
 
 func beginNumber() interface{} { return numberState{} }
 
 func wipeNumber(state interface{}) interface{} {
-	return numberState{ghosts: state.(numberState).ghosts}
+	return numberState{inDoubt: state.(numberState).inDoubt}
 }
 
 func with(set, word string) string {
@@ -145,12 +145,12 @@ func stepSemaphore(state interface{}, e *event) (bool, interface{}) {
 			return false, s
 		}
 		s.number -= permits
-		s.ghosts = with(s.ghosts, e.hold)
+		s.inDoubt = with(s.inDoubt, e.hold)
 	case "give if taken": // A semaphore that is gone stays gone.
-		if !has(s.ghosts, e.hold) {
+		if !has(s.inDoubt, e.hold) {
 			return false, s
 		}
-		s.ghosts = without(s.ghosts, e.hold)
+		s.inDoubt = without(s.inDoubt, e.hold)
 		if s.there {
 			s.number += e.op.number("permits")
 		}

@@ -139,7 +139,17 @@ func TestPermits(t *testing.T) {
 	judged(t, porcupine.Illegal, sure, set, x, permit(5, 6, "release", "HF_OK", "y"))
 }
 
-// Of those who gave up it is known how many there are, not who has taken what: that is tried once for all
+// A permit whose lease was over before the answer came is none, and the wait then ends without it.
+func TestAPermitThatCameTooLate(t *testing.T) {
+	set := number(1, 2, "permits", "try_set", "HF_OK", "2", "1")
+	late := permit(3, 40, "acquire", "HF_ETIMEDOUT", "x")
+	late.args["lease"] = "300"
+	judged(t, porcupine.Ok, nil, set, late)
+	late.args["lease"] = "400"
+	judged(t, porcupine.Illegal, nil, set, late)
+}
+
+// Of the waiters that gave up the number is known, not who has taken what: that is tried once for all
 // of them.
 func TestManyWhoGaveUp(t *testing.T) {
 	for kind, counts := range map[string]string{"permits": "taken", "semaphore": "available"} {

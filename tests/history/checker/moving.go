@@ -6,7 +6,7 @@ import "strings"
 // the last that the old one was told, and for a moment both answer. docs/guarantees.md says what may come of
 // it, and that is all that is allowed here:
 //
-//   - Whoever held something before the change may have lost it, from the moment the change began; others
+//   - A client that held something before the change may have lost it, from the moment the change began; others
 //     may come in beside it, until it is told. That is by its deadline at the latest, or it has the hold
 //     again for certain. So nothing is judged of its trust until then, and all of it afterwards; and its
 //     release never says that it was held to the end if somebody else was inside.

@@ -119,7 +119,7 @@ func ids(text string) []string {
 	return strings.Split(text, ",")
 }
 
-func (b *builder) ghostPermits(o *op) {
+func (b *builder) permitsInDoubt(o *op) {
 	b.perhaps(&event{what: "take if there", op: o, hold: givenUp(o)})
 	b.perhaps(&event{what: "end given up", op: o, hold: givenUp(o)})
 }
@@ -132,15 +132,15 @@ func (b *builder) acquirePermits(o *op, begun map[string]*op) {
 		}
 		b.whole(&event{what: "acquire", op: o})
 		if o.ret-o.call >= silence && b.mayHaveLost(o) {
-			b.ghostPermits(o)
+			b.permitsInDoubt(o)
 		}
 	case o.code == "HF_EBUSY":
 		b.whole(&event{what: "busy", op: o})
 	case unknown[o.code]:
-		if o.code == "HF_ETIMEDOUT" {
+		if o.code == "HF_ETIMEDOUT" && !isTooLate(o) {
 			b.whole(&event{what: "busy", op: o})
 		}
-		b.ghostPermits(o)
+		b.permitsInDoubt(o)
 	default:
 		b.impossible(o)
 	}

@@ -40,7 +40,7 @@ func more(verb string, by int64) lie {
 	}}
 }
 
-// A second holder: whoever was refused was not.
+// A second holder: a refused client was let in.
 func letIn(verb string) lie {
 	return lie{"a refused " + verb + " that was let in", func(o *op) bool {
 		if !verbIs(o, verb) || o.code != "HF_EBUSY" {
@@ -142,7 +142,7 @@ func telling(ops []*op, at int, l lie) ([]*op, bool) {
 	return with, true
 }
 
-// promising: whoever was let in was also told that it can trust that for a while.
+// promising: a client that was let in also got a time for which it can trust that.
 func promising(h *history, o *op) *history {
 	with := *h
 	with.sure = map[string]int64{o.id: o.ret + promise, o.id + "'": o.ret + promise}

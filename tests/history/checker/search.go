@@ -55,7 +55,7 @@ type world struct {
 
 type search struct {
 	model   *model
-	until   map[string]int64      // when those who stand in line have left
+	until   map[string]int64      // when the queued waiters have left
 	events  []porcupine.Operation // that were answered, by their ends
 	chances []*chance
 	came    []string // see cameBy
@@ -205,8 +205,8 @@ const (
 	between
 )
 
-// partOf: of what may have begun one is enough, but of a line. There the order matters, so whoever comes next
-// may find others there, and whoever looks at it does.
+// partOf: of what may have begun one is enough, but of a queue. There the order matters, so the next waiter
+// may find others there, and a reader of the queue does.
 func partOf(c *chance, o porcupine.Operation) part {
 	e := o.Input.(*event)
 	switch {

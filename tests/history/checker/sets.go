@@ -58,8 +58,8 @@ func (s *setState) begin(mask uint8, h hold) {
 }
 
 func (s *setState) take(e *event, mask uint8) bool {
-	if mine := s.mine(e.op.owner, mask); mine != nil && mine.ghost {
-		*mine = setHold{} // Its leftover is taken over.
+	if mine := s.mine(e.op.owner, mask); mine != nil && mine.inDoubt {
+		*mine = setHold{} // Its residue is taken over.
 	}
 	if s.meets(mask, "") {
 		return false
@@ -72,7 +72,7 @@ func (s *setState) takeIfFree(e *event, mask uint8) bool {
 	if s.meets(mask, "") {
 		return false
 	}
-	s.begin(mask, hold{owner: e.op.owner, id: e.hold, ghost: true})
+	s.begin(mask, hold{owner: e.op.owner, id: e.hold, inDoubt: true})
 	return true
 }
 
@@ -87,7 +87,7 @@ func (s *setState) end(id string) bool {
 }
 
 func nestSet(mine *hold, e *event) bool {
-	if mine == nil || mine.ghost || mine.id != e.hold {
+	if mine == nil || mine.inDoubt || mine.id != e.hold {
 		return false
 	}
 	mine.count++
@@ -95,7 +95,7 @@ func nestSet(mine *hold, e *event) bool {
 }
 
 func (s *setState) release(mine *setHold, e *event) bool {
-	if mine == nil || mine.id != e.hold || mine.ghost {
+	if mine == nil || mine.id != e.hold || mine.inDoubt {
 		return false
 	}
 	if e.op.number("left") == 0 {
@@ -106,7 +106,7 @@ func (s *setState) release(mine *setHold, e *event) bool {
 	return true
 }
 
-// breakValue takes one value from whoever has it; of that hold nobody believes anything any more.
+// breakValue takes one value from its holder; nobody believes in that hold any more.
 func (s *setState) breakValue(mask uint8) bool {
 	for i := range s.of {
 		h := s.of[i]
@@ -115,7 +115,7 @@ func (s *setState) breakValue(mask uint8) bool {
 		}
 		s.of[i] = setHold{}
 		h.mask &^= mask
-		h.ghost, h.broken = true, true
+		h.inDoubt, h.broken = true, true
 		if h.mask != 0 {
 			s.of[bits.TrailingZeros8(h.mask)] = h
 		}
@@ -166,7 +166,7 @@ func (s *setState) happens(e *event, mask uint8) bool {
 	if place != nil {
 		mine = &place.hold
 	}
-	isMine := mine != nil && !mine.ghost
+	isMine := mine != nil && !mine.inDoubt
 	switch e.what {
 	case "take":
 		return s.take(e, mask)

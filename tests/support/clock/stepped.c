@@ -1,8 +1,9 @@
-/* A clock that a test can step, for a server: preloaded, it adds a number to the time of day. (Not to the
- * monotonic clock, which no step touches.) The number, in microseconds, is in the file `step` of its working
- * directory, which is looked for until it is there; see tests/joint/test_quorum_clock.c. */
+/* A clock that a test can step and slew, for a server: preloaded, it adds a number to the time of day, and has it run
+ * faster or slower. (Not the monotonic clock, by which no lease ends.) The numbers are in the file `step` of its working
+ * directory, which is looked for until it is there; see tests/support/step.c. */
+#include "support/clock/stepped.h"
+
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -16,13 +17,13 @@ int day_time(struct timeval *tv, void *zone) IN_PLACE_OF(gettimeofday);
 int clock_time(clockid_t clock, struct timespec *ts) IN_PLACE_OF(clock_gettime);
 time_t seconds(time_t *ret) IN_PLACE_OF(time);
 
-static _Atomic(_Atomic int64_t *) step_us;
+static _Atomic(struct stepped_clock *) stepped;
 
-static _Atomic int64_t *find_step(void) {
+static struct stepped_clock *find_step(void) {
     int fd = open("step", O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return NULL;
-    void *page = mmap(NULL, sizeof(int64_t), PROT_READ, MAP_SHARED, fd, 0);
+    void *page = mmap(NULL, sizeof(struct stepped_clock), PROT_READ, MAP_SHARED, fd, 0);
     close(fd);
     return page != MAP_FAILED ? page : NULL;
 }
@@ -30,13 +31,17 @@ static _Atomic int64_t *find_step(void) {
 static int64_t now_us(void) {
     struct timespec ts;
     syscall(SYS_clock_gettime, CLOCK_REALTIME, &ts);
-    _Atomic int64_t *step = atomic_load(&step_us);
-    if (step == NULL) {
-        step = find_step();
-        atomic_store(&step_us, step);
+    struct stepped_clock *clock = atomic_load(&stepped);
+    if (clock == NULL) {
+        clock = find_step();
+        atomic_store(&stepped, clock);
     }
     int64_t real_us = (int64_t)ts.tv_sec * 1000000 + ts.tv_nsec / 1000;
-    return step != NULL ? real_us + atomic_load(step) : real_us;
+    if (clock == NULL)
+        return real_us;
+    int64_t since_us = atomic_load(&clock->slewed_since_us);
+    return real_us + atomic_load(&clock->step_us) +
+           (real_us - since_us) / 1000 * atomic_load(&clock->slew_ppm) / 1000;
 }
 
 int day_time(struct timeval *tv, void *zone) {

@@ -1,11 +1,11 @@
 /*
- * A process that uses the library on command: one of a fleet in which two versions meet.
+ * A process that uses the library on command: a member of a fleet with two versions.
  *
- * It is compiled twice: against the library of this build, and against 0.1 with the header that 0.1
- * had. So it uses only what both have; where a call has changed since, ACTOR_OF_0_1 is defined for
- * the old one.
+ * It is compiled against the library of this build, and against each older version with the header
+ * of that version. So it uses only what all of them have; where a call has changed since, the actor
+ * of 0.1 has ACTOR_OF_0_1 defined.
  *
- *     actor URL WATCHDOG_MS [BOOKS SEAT]        (the last two for `storm`: see storm.c)
+ *     actor URL WATCHDOG_MS [BOOKS NUMBER]      (the last two for `storm`: see storm.c)
  *
  * Each line on standard input is a command, "ID VERB KIND NAME [option=value...] [permit-id...]",
  * answered by a line "ID ok [value]" or "ID err HF_E... words". Every command runs on a thread of
@@ -19,7 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* What had another name in 0.1. */
+/* Names that 0.1 did not have yet. */
 #ifdef ACTOR_OF_0_1
 typedef hf_kind any_kind;
 #define FAIR_NONREENTRANT HF_FAIR_NONREENTRANT

@@ -22,7 +22,7 @@ struct request {
 int actor_object(hf_client *client, const char *kind, const char *name, void **ret);
 
 /* storm.c */
-bool actor_books(const char *path, int seat);
+bool actor_books(const char *path, int number);
 int actor_storm(const struct request *request, char *answer);
 
 #endif

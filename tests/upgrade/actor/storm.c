@@ -1,9 +1,9 @@
 /*
- * The actor in a storm: two threads that acquire everything in every way there is, until the books
- * say that it is over, and write down who is inside.
+ * The actor in a storm: two threads that acquire every kind in every way, until the books say that it
+ * is over, and write into them while they are inside.
  *
- * The books are shared by all processes (books.h). Each worker has an owner number and a cell of its
- * own, and is the only one to write there, but for the driver when the process is dead.
+ * All processes share the books (books.h). Each worker has an owner number and cells of its own. It
+ * alone writes those cells; the driver clears them when the process is dead.
  */
 #include "actor.h"
 #include "upgrade/books.h"
@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 static struct books *books;
-static int seat;
+static int member;
 
 struct worker {
     hf_client *client;
@@ -36,13 +36,13 @@ struct visit {
     hf_permit_id id;
 };
 
-bool actor_books(const char *path, int given_seat) {
+bool actor_books(const char *path, int given_number) {
     int fd = open(path, O_RDWR | O_CLOEXEC);
-    if (fd < 0 || given_seat < 0 || given_seat >= BOOKS_SEATS)
+    if (fd < 0 || given_number < 0 || given_number >= BOOKS_MEMBERS)
         return false;
     books = mmap(NULL, sizeof *books, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     close(fd);
-    seat = given_seat;
+    member = given_number;
     return books != MAP_FAILED;
 }
 
@@ -97,11 +97,11 @@ static void be_inside(struct worker *worker, const struct visit *visit) {
     atomic_int *cells = books->inside[visit->place];
     int all = 0;
     atomic_store(&cells[worker->number], visit->weight);
-    for (int i = 0; i < BOOKS_SEATS * BOOKS_WORKERS; i++)
+    for (int i = 0; i < BOOKS_MEMBERS * BOOKS_WORKERS; i++)
         all += atomic_load(&cells[i]);
     if (all > books_places[visit->place].capacity)
         atomic_fetch_add(&books->violations, 1);
-    usleep((useconds_t)roll(worker, 3000));
+    usleep((useconds_t)roll(worker, 3000)); /* its work, in which it must be alone */
     atomic_store(&cells[worker->number], 0);
 }
 
@@ -117,7 +117,7 @@ static void *work(void *arg) {
             continue;
         if (err == HF_OK) {
             be_inside(worker, &visit);
-            atomic_fetch_add(&books->sections[seat], 1);
+            atomic_fetch_add(&books->sections[member], 1);
             err = leave(worker, &visit);
         }
         if (err != HF_OK) {
@@ -137,7 +137,7 @@ int actor_storm(const struct request *request, char *answer) {
     memset(workers, 0, sizeof workers);
     for (int i = 0; i < BOOKS_WORKERS; i++) {
         workers[i].client = request->client;
-        workers[i].number = seat * BOOKS_WORKERS + i;
+        workers[i].number = member * BOOKS_WORKERS + i;
         workers[i].seed = (unsigned)request->count + (unsigned)workers[i].number;
         if (pthread_create(&threads[i], NULL, work, &workers[i]) != 0)
             abort();

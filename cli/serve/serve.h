@@ -1,0 +1,162 @@
+/* Shared by the parts of `holdfast serve`. Everything runs on one thread, that of loop.c: its poll
+ * wakes up for libmicrohttpd, for the library's callbacks (HF_MANUAL_DISPATCH) and for signals. So
+ * there are no locks.
+ *
+ * cmd_serve.c parses the options. Without libmicrohttpd, without_serve.c replaces all other files
+ * of this directory. */
+#ifndef CLI_SERVE_H
+#define CLI_SERVE_H
+
+#include "cli.h"
+
+#include <stddef.h>
+
+#define SERVE_DEFAULT_LISTEN "127.0.0.1:7380"
+#define SERVE_MAX_HOST_NAMES 16
+#define SERVE_MAX_METRICS_LOCKS 10000
+
+struct serve_settings {
+    const char *listen;
+    const char *host_names[SERVE_MAX_HOST_NAMES]; /* accepted in Host, besides addresses */
+    size_t host_names_len;
+    const char *token_file;
+    bool allow_break;
+    size_t metrics_locks; /* how many names get their own metrics */
+};
+
+/* Serves until a signal. The connection must be resolved. Returns the exit status. */
+int serve_run(struct connection *connection, const struct serve_settings *settings);
+
+/* ---- socket.c -------------------------------------------------------------------------------- */
+
+struct listener {
+    int fd; /* -1: none */
+    bool loopback;
+    char host[256]; /* as given, without brackets */
+    char url[320];
+};
+
+/* HOST:PORT, HOST, PORT or [ADDRESS]:PORT. Returns 0 or an exit status. */
+int listener_open(const char *text, struct listener *ret);
+
+/* ---- auth.c: HTTP authorisation -------------------------------------------------------------- */
+
+/* Reads the first line of a private file. Returns 0 or an exit status; the caller frees the
+ * token. */
+int token_read(const char *path, char **ret_token);
+/* Whether an Authorization header (NULL: none) has the token. Constant time for each length. */
+bool token_matches(const char *token, const char *authorization);
+/* Whether a Host header (NULL: none) is one of our names. */
+bool host_is_ours(const struct listener *listener, const struct serve_settings *settings,
+                  const char *host);
+/* Whether the page of an Origin header came from that Host. */
+bool origin_is_host(const char *origin, const char *host);
+/* Decodes percent-encoding in place. Returns the length; -1: invalid, or it contains NUL. */
+long percent_decode(char *text);
+
+/* ---- view.c: the latest survey, and the changes between surveys ------------------------------ */
+
+#define VIEW_PERIOD_MS 1000
+#define VIEW_HANDOVERS 1024
+#define VIEW_RATES 60
+
+#define VIEW_BREAKS 64
+
+struct handover {
+    int64_t at_ms;          /* Unix time */
+    char *name, *from, *to; /* "": none */
+    size_t name_len;
+    const char *how; /* how `from` ended: "released", "broken", "lost", "ended"; NULL: no `from` */
+};
+
+/* A lock that was broken, until a survey shows it. */
+struct view_break {
+    char *name; /* NULL: none */
+    size_t name_len;
+    uint64_t seq;
+};
+
+struct rate {
+    int64_t at_ms;              /* Unix time */
+    int64_t seen;               /* hand-overs visible in the surveys */
+    int64_t counted_by_clients; /* hand-overs counted by the clients */
+    int64_t between_ms;         /* over this interval */
+};
+
+struct view {
+    hf_client *client;
+    void (*changed)(void *user); /* called after a survey, or its failure */
+    void *user;
+
+    hf_fleet *earlier, *later, *coming;
+    hf_deadlocks *deadlocks; /* of the later survey; NULL: not known */
+    hf_op *op;
+    bool running;
+    int64_t started_ms;   /* start of the latest survey */
+    int64_t good_ms;      /* when `later` arrived; 0: never */
+    int64_t good_at_ms;   /* the same as Unix time */
+    int64_t failed_at_ms; /* Unix time of the first failure since then; 0: none */
+    char error[448];
+    uint64_t seq;             /* number of surveys, failed ones included; 0: none yet */
+    bool times_wanted;        /* the next survey must ask for per-name times */
+    bool times_asked;         /* the running survey, or else the latest, asks for them */
+    struct lock_times *times; /* their sums */
+    bool joined;              /* `later` followed `earlier` closely enough to compare */
+
+    struct handover handovers[VIEW_HANDOVERS];
+    uint64_t handovers_total;
+    uint64_t handovers_before; /* the total before the latest survey */
+    struct rate rates[VIEW_RATES];
+    uint64_t rates_total;
+    struct view_break breaks[VIEW_BREAKS]; /* ring buffer */
+    size_t breaks_total;
+    hf_listener *listener; /* for breaks; NULL: not started, or the servers do not report them */
+    bool no_breaks;        /* the servers do not report them */
+    unsigned subscribed;   /* one bit for each server whose subscription is up */
+};
+
+/* False: out of memory. */
+bool view_init(struct view *view, size_t metrics_locks);
+/* Call while surveys are needed; starts one when it is due. Returns the time until then in ms; -1:
+ * one is running. */
+int view_tick(struct view *view);
+/* Whether the latest survey is recent enough. `times`: it must also have asked for per-name times,
+ * or have failed. */
+bool view_is_fresh(const struct view *view, bool times);
+/* Records that we broke a lock, so that it is not shown as released by its holders. Not needed
+ * while a server's subscription is up: then its message reports the break. */
+void view_note_own_break(struct view *view, const char *name);
+/* Call when no surveys are needed for now. */
+void view_rest(struct view *view);
+void view_free(struct view *view); /* after hf_close() */
+int64_t unix_ms(void);
+
+/* ---- json.c: JSON ---------------------------------------------------------------------------- */
+
+struct frame_facts {
+    const char *server;
+    const char *self; /* our own client's uuid */
+    bool allow_break;
+    bool beyond_loopback; /* reachable from other machines, without a token */
+};
+
+/* An event for the page: everything, or the changes of the latest survey. The caller frees it;
+ * NULL: out of memory. */
+char *frame_make(const struct view *view, const struct frame_facts *facts, bool full);
+/* API responses, likewise. *ret_found is false if there is no such lock. */
+char *frame_locks(const struct view *view);
+char *frame_clients(const struct view *view);
+char *frame_lock(const struct view *view, const char *name, bool *ret_found);
+char *frame_metrics(const struct view *view, bool openmetrics, bool up, size_t names_max);
+
+/* ---- The page's files, embedded at build time (cmake/EmbedPage.cmake) ------------------------ */
+
+struct page_file {
+    const char *body;
+    size_t len;
+    const char *etag; /* including quotes */
+};
+
+extern const struct page_file page_index_html, page_page_css, page_page_js, page_icon_svg;
+
+#endif

@@ -1,0 +1,130 @@
+/*
+ * The registry of a client's cohorts. All handles on a lock share one cohort, which ends with the
+ * last handle or the last hold acquired through them. Any thread; no other mutex is held when the
+ * registry's is taken.
+ */
+#include "joint/cohort/cohort.h"
+
+#include <string.h>
+
+void hfi_cohorts_init(struct hfi_cohorts *cohorts, const struct hfi_mem *mem) {
+    pthread_mutex_init(&cohorts->mtx, NULL);
+    cohorts->mem = mem;
+}
+
+void hfi_cohorts_clear(struct hfi_cohorts *cohorts) {
+    pthread_mutex_destroy(&cohorts->mtx);
+}
+
+/* ---- Life ---- */
+
+static void free_cohort(struct hfi_cohort *cohort) {
+    pthread_mutex_destroy(&cohort->mtx);
+    hfi_free(cohort->cohorts->mem, cohort);
+}
+
+static struct hfi_cohort *make(struct hfi_cohorts *cohorts, const struct hfi_part *part,
+                               bool yields) {
+    struct hfi_cohort *cohort = hfi_zalloc(cohorts->mem, sizeof *cohort + 1 + part->name_len);
+    if (cohort == NULL)
+        return NULL;
+    cohort->cohorts = cohorts;
+    cohort->owner = hfi_owner_next();
+    cohort->yields = yields;
+    cohort->limits = (struct hfi_cohort_limits){INT64_MAX, INT64_MAX};
+    cohort->alarm.fire = hfi_cohort_alarm_fired;
+    cohort->key[0] = part->kind->stamped ? 's' : yields ? 'y' : 'n';
+    memcpy(cohort->key + 1, part->name, part->name_len);
+    cohort->key_len = 1 + part->name_len;
+    hfi_list_init(&cohort->queue);
+    pthread_mutex_init(&cohort->mtx, NULL);
+    cohort->parts = hfi_parts_new(cohorts->mem, part, 1);
+    if (cohort->parts == NULL) {
+        free_cohort(cohort);
+        return NULL;
+    }
+    cohort->parts->cohort = cohort;
+    return cohort;
+}
+
+/* Frees a cohort that is not in the table yet. */
+static void unmake(struct hfi_cohort *cohort) {
+    hfi_parts_unref(cohort->parts);
+    free_cohort(cohort);
+}
+
+/* ---- The table ---- */
+
+static void unlist_locked(struct hfi_cohorts *cohorts, struct hfi_cohort *cohort) {
+    const struct hfi_mem *mem = cohorts->mem;
+    (void)mem;
+    if (cohort->listed)
+        HASH_DEL(cohorts->all, cohort);
+    cohort->listed = false;
+}
+
+/* The last reference is gone. */
+static void end(struct hfi_parts *parts) {
+    struct hfi_cohort *cohort = parts->cohort;
+    struct hfi_cohorts *cohorts = cohort->cohorts;
+    pthread_mutex_lock(&cohorts->mtx);
+    unlist_locked(cohorts, cohort);
+    pthread_mutex_unlock(&cohorts->mtx);
+    free_cohort(cohort);
+}
+
+/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
+static struct hfi_cohort *find_locked(struct hfi_cohorts *cohorts, const struct hfi_cohort *alike) {
+    struct hfi_cohort *cohort = NULL;
+    HASH_FIND(hh, cohorts->all, alike->key, alike->key_len, cohort);
+    return cohort;
+}
+
+/* False: out of memory. */
+/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
+static bool list_locked(struct hfi_cohorts *cohorts, struct hfi_cohort *cohort) {
+    const struct hfi_mem *mem = cohorts->mem;
+    HASH_ADD_KEYPTR(hh, cohorts->all, cohort->key, cohort->key_len, cohort);
+    cohort->listed = cohort->hh.tbl != NULL;
+    if (cohort->listed)
+        cohort->parts->end = end;
+    return cohort->listed;
+}
+
+/* False: its last reference is gone, and it is about to end. */
+static bool revive(struct hfi_parts *parts) {
+    int refs = atomic_load(&parts->refs);
+    while (refs > 0)
+        if (atomic_compare_exchange_weak(&parts->refs, &refs, refs + 1))
+            return true;
+    return false;
+}
+
+/* The one in the table, else inserts `fresh`. NULL: out of memory. */
+static struct hfi_cohort *get_locked(struct hfi_cohorts *cohorts, struct hfi_cohort *fresh) {
+    struct hfi_cohort *found = find_locked(cohorts, fresh);
+    if (found != NULL && revive(found->parts))
+        return found;
+    if (found != NULL)
+        unlist_locked(cohorts, found);
+    return list_locked(cohorts, fresh) ? fresh : NULL;
+}
+
+struct hfi_parts *hfi_cohort_get(struct hfi_cohorts *cohorts, const struct hfi_part *part,
+                                 bool yields, const struct hfi_cohort_limits *limits) {
+    struct hfi_cohort *fresh = make(cohorts, part, yields);
+    if (fresh == NULL)
+        return NULL;
+    pthread_mutex_lock(&cohorts->mtx);
+    struct hfi_cohort *cohort = get_locked(cohorts, fresh);
+    pthread_mutex_unlock(&cohorts->mtx);
+    if (cohort != fresh)
+        unmake(fresh);
+    if (cohort == NULL)
+        return NULL;
+    pthread_mutex_lock(&cohort->mtx);
+    cohort->limits.passes = hfi_min_ms(cohort->limits.passes, limits->passes);
+    cohort->limits.ms = hfi_min_ms(cohort->limits.ms, limits->ms);
+    pthread_mutex_unlock(&cohort->mtx);
+    return cohort->parts;
+}

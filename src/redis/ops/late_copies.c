@@ -1,0 +1,226 @@
+/*
+ * Releases of tokens that nobody holds, but that a lost copy of an acquire may still bring to life.
+ *
+ * A copy stuck on a dead connection can act until its PXAT has passed. If it does, the lock is
+ * taken by nobody, for at most a lease; a stuck renewal may then lengthen that. So a token with a
+ * lost copy is released once more, by a command that is sent when that time has surely passed: no
+ * copy can bring it back from then on. A token is never used again, so an additional release does
+ * no harm.
+ *
+ * Any thread adds an entry, under the mutex. All else runs on the keeper's thread as one task, one
+ * release at a time.
+ */
+#include "redis/ops/late_copies.h"
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "net/driver/keeper.h"
+#include "redis/kinds/string.h"
+#include "redis/ops/call.h"
+
+#define AGAIN_MS 500 /* after a release that failed */
+
+struct entry {
+    struct hfi_link link;
+    int64_t at_ms;    /* when to release it */
+    int64_t until_ms; /* a release that is sent after this is the last */
+    int64_t end_ms;   /* by then its lease has ended */
+    size_t name_len, token_len;
+    char bytes[]; /* the name, and the token */
+};
+
+struct hfi_late_copies {
+    struct hfi_task task; /* on the keeper; freed with its last reference */
+    struct hfi_redis *redis;
+    const struct hfi_mem *mem;
+    struct hfi_alarm alarm;
+    struct hfi_exchange exchange;
+    hf_error error;
+    struct entry *running; /* its release is in progress; NULL: none */
+    bool stopped;
+
+    pthread_mutex_t mtx; /* guards the list, and `closed` */
+    struct hfi_link entries;
+    bool closed;
+};
+
+/* ---- One release ---- */
+
+static void write_release(struct hfi_exchange *x, int64_t not_after_ms,
+                          struct hfi_command *command) {
+    const struct entry *entry = HFI_CONTAINER(x, struct hfi_late_copies, exchange)->running;
+    (void)not_after_ms;
+    hfi_string_write_release_of(x, entry->bytes, entry->name_len, entry->bytes + entry->name_len,
+                                entry->token_len, command);
+}
+
+static void run_next(struct hfi_late_copies *late_copies);
+
+static void drop(struct hfi_late_copies *late_copies, struct entry *entry) {
+    hfi_free(late_copies->mem, entry);
+}
+
+static void put_back(struct hfi_late_copies *late_copies, struct entry *entry) {
+    pthread_mutex_lock(&late_copies->mtx);
+    hfi_list_push_back(&late_copies->entries, &entry->link);
+    pthread_mutex_unlock(&late_copies->mtx);
+}
+
+static void released(struct hfi_late_copies *late_copies) {
+    struct hfi_exchange *x = &late_copies->exchange;
+    struct entry *entry = late_copies->running;
+    struct hfi_release_answer answer;
+    if (hfi_string_learn(x)) {
+        if (hfi_exchange_begin(x) != HFI_FINISHED)
+            return;
+    }
+    /* another type is there: no token */
+    bool answered = x->err == HF_EWRONGTYPE ||
+                    (x->err == HF_OK && hfi_string_read_release(x, &answer) == HF_OK);
+    bool last = answered && x->sent_ms >= entry->until_ms;
+    hfi_exchange_end(x);
+    late_copies->running = NULL;
+    int64_t now_ms = hfi_now_ms();
+    entry->at_ms = answered ? entry->until_ms : now_ms + AGAIN_MS;
+    if (last || now_ms >= entry->end_ms)
+        drop(late_copies, entry);
+    else
+        put_back(late_copies, entry);
+    run_next(late_copies);
+}
+
+static void release(struct hfi_late_copies *late_copies, struct entry *entry) {
+    struct hfi_exchange *x = &late_copies->exchange;
+    late_copies->running = entry;
+    hfi_error_clear(&late_copies->error);
+    *x = (struct hfi_exchange){
+        .redis = late_copies->redis,
+        .task = &late_copies->task,
+        .lane = HFI_LANE_KEEPER,
+        .retry = HFI_RETRY_NONE,
+        .script = &hfi_script_string_release,
+        .name = entry->bytes,
+        .name_len = entry->name_len,
+        .write = write_release,
+        .limit_ms = hfi_now_ms() + late_copies->redis->cmd_timeout_ms,
+        .silence_ms = HFI_NEVER,
+        .limit_err = HF_EUNKNOWN,
+        .error = &late_copies->error,
+    };
+    x->reach_until_ms = x->limit_ms;
+    hfi_exchange_choose_by(x, hfi_string_choose_release);
+    if (hfi_exchange_begin(x) == HFI_FINISHED)
+        released(late_copies);
+}
+
+/* ---- The list ---- */
+
+/* The entry that is due first; NULL: none. */
+static struct entry *first_locked(struct hfi_late_copies *late_copies) {
+    struct entry *first = NULL;
+    for (struct hfi_link *link = late_copies->entries.next; link != &late_copies->entries;
+         link = link->next) {
+        struct entry *entry = HFI_CONTAINER(link, struct entry, link);
+        if (first == NULL || entry->at_ms < first->at_ms)
+            first = entry;
+    }
+    return first;
+}
+
+static void run_next(struct hfi_late_copies *late_copies) {
+    pthread_mutex_lock(&late_copies->mtx);
+    struct entry *entry = first_locked(late_copies);
+    bool due = entry != NULL && hfi_now_ms() >= entry->at_ms;
+    int64_t at_ms = entry != NULL ? entry->at_ms : HFI_NEVER;
+    if (due)
+        hfi_list_remove(&entry->link);
+    pthread_mutex_unlock(&late_copies->mtx);
+    if (due)
+        release(late_copies, entry);
+    else if (at_ms != HFI_NEVER)
+        hfi_alarm_set(late_copies->task.exec, &late_copies->alarm, at_ms);
+}
+
+static void alarm_fired(struct hfi_alarm *alarm) {
+    hfi_task_post(&HFI_CONTAINER(alarm, struct hfi_late_copies, alarm)->task, HFI_EVENT_MESSAGE);
+}
+
+static void run(struct hfi_task *task, unsigned events) {
+    struct hfi_late_copies *late_copies = HFI_CONTAINER(task, struct hfi_late_copies, task);
+    if (late_copies->stopped)
+        return;
+    if (late_copies->running == NULL)
+        run_next(late_copies);
+    else if (hfi_exchange_step(&late_copies->exchange, events) == HFI_FINISHED)
+        released(late_copies);
+}
+
+void hfi_late_copies_add(struct hfi_redis *redis, const char *name, size_t name_len,
+                         const char *owner, size_t owner_len, const struct hfi_stamp *stamp,
+                         int64_t until_ms, int64_t lease_ms, int64_t first_ms) {
+    struct hfi_late_copies *late_copies = redis->late_copies;
+    if (stamp->text != NULL)
+        return; /* the caller's choice may be in use again by then */
+    size_t token_len = hfi_string_token_len(stamp, owner_len);
+    struct entry *entry = hfi_zalloc(redis->mem, sizeof *entry + name_len + token_len);
+    if (entry == NULL)
+        return;
+    entry->at_ms = first_ms;
+    entry->until_ms = until_ms;
+    entry->end_ms = hfi_after_ms(hfi_max_ms(until_ms, hfi_now_ms()), lease_ms);
+    entry->name_len = name_len;
+    entry->token_len = token_len;
+    memcpy(entry->bytes, name, name_len);
+    hfi_string_write_token(stamp, owner, owner_len, entry->bytes + name_len);
+    pthread_mutex_lock(&late_copies->mtx);
+    bool closed = late_copies->closed;
+    if (!closed)
+        hfi_list_push_back(&late_copies->entries, &entry->link);
+    pthread_mutex_unlock(&late_copies->mtx);
+    if (closed)
+        drop(late_copies, entry);
+    else
+        hfi_task_post(&late_copies->task, HFI_EVENT_MESSAGE);
+}
+
+/* ---- Life ---- */
+
+static void destroy(struct hfi_task *task) {
+    struct hfi_late_copies *late_copies = HFI_CONTAINER(task, struct hfi_late_copies, task);
+    pthread_mutex_destroy(&late_copies->mtx);
+    hfi_free(late_copies->mem, late_copies);
+}
+
+struct hfi_late_copies *hfi_late_copies_new(struct hfi_redis *redis) {
+    struct hfi_late_copies *late_copies = hfi_zalloc(redis->mem, sizeof *late_copies);
+    if (late_copies == NULL)
+        return NULL;
+    late_copies->redis = redis;
+    late_copies->mem = redis->mem;
+    late_copies->alarm.fire = alarm_fired;
+    hfi_list_init(&late_copies->entries);
+    pthread_mutex_init(&late_copies->mtx, NULL);
+    hfi_task_init(&late_copies->task, hfi_keeper_exec(redis->keeper), run, destroy);
+    return late_copies;
+}
+
+void hfi_late_copies_stop(struct hfi_late_copies *late_copies) {
+    struct hfi_link *link;
+    late_copies->stopped = true;
+    pthread_mutex_lock(&late_copies->mtx);
+    late_copies->closed = true;
+    while ((link = hfi_list_pop_front(&late_copies->entries)) != NULL)
+        drop(late_copies, HFI_CONTAINER(link, struct entry, link));
+    pthread_mutex_unlock(&late_copies->mtx);
+    hfi_alarm_clear(late_copies->task.exec, &late_copies->alarm);
+    if (late_copies->running == NULL)
+        return;
+    hfi_exchange_end(&late_copies->exchange);
+    drop(late_copies, late_copies->running);
+    late_copies->running = NULL;
+}
+
+void hfi_late_copies_free(struct hfi_late_copies *late_copies) {
+    if (late_copies != NULL)
+        hfi_task_unref(&late_copies->task);
+}

@@ -1,0 +1,27 @@
+/* Tokens of string locks that a lost copy of a command may still bring to life: they are released
+ * in the background. */
+#ifndef HFI_REDIS_OPS_LATE_COPIES_H
+#define HFI_REDIS_OPS_LATE_COPIES_H
+
+#include "engine/stamp.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct hfi_late_copies;
+struct hfi_redis;
+
+struct hfi_late_copies *hfi_late_copies_new(struct hfi_redis *redis); /* NULL: out of memory */
+/* On the keeper's thread, before the connections go. */
+void hfi_late_copies_stop(struct hfi_late_copies *late_copies);
+void hfi_late_copies_free(struct hfi_late_copies *late_copies); /* NULL is fine */
+
+/* A lock of this name may come to have this token until `until_ms`, and keep it for a lease from
+ * then on. It is released when that time has passed, and first at `first_ms`. Any thread; does
+ * nothing without memory, or for a token of the caller's choice: the lease ends it. */
+void hfi_late_copies_add(struct hfi_redis *redis, const char *name, size_t name_len,
+                         const char *owner, size_t owner_len, const struct hfi_stamp *stamp,
+                         int64_t until_ms, int64_t lease_ms, int64_t first_ms);
+
+#endif

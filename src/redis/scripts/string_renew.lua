@@ -1,0 +1,37 @@
+-- include: guard.lua
+-- string_renew: extend many string locks at once.
+--
+-- KEYS 1..n locks   ARGV 1 not-after, then for each: its lease ms, its token
+-- Reply {r1, ..., rn, now} with r = 1 held, 0 gone, -1 not a string | {now} alone: too late
+--
+-- A lease is raised, never shortened: so a copy that was sent before an extension cannot take it
+-- back. It is written in any case, since replicas confirm nothing but writes; but a lease of 1 ms
+-- only asks. A key that somebody made permanent stays so. A key of a wrong type costs the others
+-- nothing; any other error is the whole batch's.
+-- luacheck: read globals now too_late
+if too_late then return {now} end
+
+for i = 1, #KEYS do
+  if tonumber(ARGV[2 * i]) < 1 then
+    return redis.error_reply('ERR the lease must be at least 1 ms')
+  end
+end
+
+local reply = {}
+for i, lock in ipairs(KEYS) do
+  local lease_ms, token = ARGV[2 * i], ARGV[2 * i + 1]
+  local there = redis.pcall('get', lock)
+  local held = there == token and 1 or 0
+  if held == 1 then
+    local ttl_ms = lease_ms ~= '1' and redis.call('pttl', lock) or -1
+    if ttl_ms >= 0 then
+      redis.call('pexpire', lock, ttl_ms < tonumber(lease_ms) and lease_ms or ttl_ms)
+    end
+  elseif type(there) == 'table' then
+    if not string.find(there.err, 'WRONGTYPE', 1, true) then return there end
+    held = -1
+  end
+  reply[i] = held
+end
+reply[#KEYS + 1] = now
+return reply

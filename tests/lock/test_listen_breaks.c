@@ -1,0 +1,113 @@
+/*
+ * Breaks, as listeners hear them: of one name (hf_listen()) before the release, and of all names (hf_listen_breaks()).
+ */
+#include "lock/surveys.h"
+#include "support/case.h"
+#include "support/new_lock.h"
+#include "support/news_log.h"
+
+#include <string.h>
+
+/* The kinds of news in the order in which they came. */
+struct order {
+    struct news_log *news_log;
+    hf_news_kind all[16];
+    size_t len;
+};
+
+static void note_order(hf_listener *listener, const hf_news *news, void *user) {
+    struct order *order = user;
+    if (order->len < sizeof order->all / sizeof order->all[0])
+        order->all[order->len++] = news->kind;
+    news_log_add(listener, news, order->news_log);
+}
+
+/* A hold of the kind, which another client breaks. */
+static void acquire_and_break(struct world *w, any_kind kind) {
+    hf_lock *held, *breaking;
+    bool broken = false;
+    assert_int_equal(new_lock(w->rival, kind, WORLD_NAME, strlen(WORLD_NAME), &held), HF_OK);
+    assert_int_equal(new_lock(w->client, kind, WORLD_NAME, strlen(WORLD_NAME), &breaking), HF_OK);
+    assert_int_equal(hf_lock_acquire(held), HF_OK);
+    assert_int_equal(hf_lock_break(breaking, &broken), HF_OK);
+    assert_true(broken);
+    hf_lock_free(held);
+    hf_lock_free(breaking);
+}
+
+CASE(a_break_is_reported_before_the_release) {
+    static const struct {
+        any_kind kind;
+        hf_news_kind news; /* 0: a fair lock tells only its next waiter */
+    } rows[] = {{HF_PLAIN, HF_NEWS_RELEASED},
+                {HF_PLAIN | HF_NONREENTRANT, HF_NEWS_RELEASED},
+                {HF_PLAIN | HF_SPIN, HF_NEWS_RELEASED},
+                {HF_PLAIN | HF_FENCED, HF_NEWS_RELEASED},
+                {HF_READ, HF_NEWS_READ_RELEASED},
+                {HF_WRITE, HF_NEWS_WRITE_RELEASED},
+                {HF_FAIR, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct world w;
+        struct order order = {.news_log = news_log_new()};
+        hf_listener *listener;
+        world_begin(&w, NULL);
+        assert_int_equal(hf_listen(w.client, WORLD_NAME, note_order, &order, &listener), HF_OK);
+        assert_true(news_log_wait(order.news_log, HF_NEWS_LISTENING, 1, HANG_MS));
+        acquire_and_break(&w, rows[i].kind);
+        assert_true(news_log_wait(order.news_log, rows[i].news != 0 ? rows[i].news : HF_NEWS_BROKEN,
+                                  1, HANG_MS));
+        hf_listener_free(listener);
+        assert_int_equal(order.all[0], HF_NEWS_LISTENING);
+        assert_int_equal(order.all[1], HF_NEWS_BROKEN);
+        if (rows[i].news != 0)
+            assert_int_equal(order.all[2], rows[i].news);
+        assert_int_equal(order.len, rows[i].news != 0 ? 3 : 2);
+        news_log_free(order.news_log);
+        world_end(&w);
+    }
+}
+
+WORLD_CASE(breaks_of_another_name_database_and_prefix_are_not_reported) {
+    struct subscriber subscriber = subscriber_new(w->client, WORLD_NAME);
+    cmd_ok(w->server, "PUBLISH holdfast_ask %b", "broken 1 0 another", (size_t)18);
+    cmd_ok(w->server, "PUBLISH holdfast_ask %b", "broken 1 1 " WORLD_NAME,
+           strlen("broken 1 1 " WORLD_NAME));
+    cmd_ok(w->server, "PUBLISH holdfast_ask %b", "broken 1 0 a:" WORLD_NAME,
+           strlen("broken 1 0 a:" WORLD_NAME));
+    cmd_ok(w->server, "PUBLISH holdfast_ask %b", "broken 2 0 " WORLD_NAME,
+           strlen("broken 2 0 " WORLD_NAME));
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_true(news_log_wait(subscriber.news_log, HF_NEWS_RELEASED, 1, HANG_MS));
+    assert_int_equal(news_log_count(subscriber.news_log, HF_NEWS_BROKEN), 0);
+    subscriber_free(&subscriber);
+}
+
+/* Not even the name's own channels are needed, and one subscription is enough. */
+CASE(breaks_of_all_names_are_reported_with_the_name) {
+    struct world w;
+    struct news_log *news_log = news_log_new();
+    hf_listener *listener;
+    hf_permits *permits;
+    bool done;
+    world_begin(&w, NULL);
+    assert_int_equal(hf_listen_breaks(w.client, news_log_add, news_log, &listener), HF_OK);
+    assert_true(news_log_wait(news_log, HF_NEWS_LISTENING, 1, HANG_MS));
+    assert_int_equal(world_channels(w.server), 0);
+    acquire_and_break(&w, HF_PLAIN);
+    assert_true(news_log_wait(news_log, HF_NEWS_BROKEN, 1, HANG_MS));
+    assert_string_equal(news_log_last(news_log, HF_NEWS_BROKEN).name, WORLD_NAME);
+    assert_int_equal(hf_permits_new(w.rival, "another", &permits), HF_OK);
+    assert_int_equal(hf_permits_try_set(permits, 2, &done), HF_OK);
+    assert_int_equal(hf_permits_delete(permits, &done), HF_OK);
+    assert_true(news_log_wait(news_log, HF_NEWS_BROKEN, 2, HANG_MS));
+    assert_string_equal(news_log_last(news_log, HF_NEWS_BROKEN).name, "another");
+    assert_int_equal(news_log_count(news_log, HF_NEWS_RELEASED), 0);
+    assert_int_equal(news_log_count(news_log, HF_NEWS_PERMITS), 0);
+    hf_permits_free(permits);
+    hf_listener_free(listener);
+    news_log_free(news_log);
+    world_end(&w);
+}
+
+RUN_CASES(world_start_server, world_stop_server)

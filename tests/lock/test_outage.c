@@ -1,0 +1,185 @@
+/*
+ * What a program is told of a server that is of no help: true words, once for each state, and at once where waiting
+ * cannot help. With real servers.
+ */
+#include <holdfast/holdfast.h>
+
+#include "support/case.h"
+#include "support/server.h"
+#include "support/wait.h"
+
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* How often something was logged, and how loudly. */
+struct lines {
+    const char *words;
+    atomic_int all, warnings;
+};
+
+struct journal {
+    struct lines failed, renewals, again, held_up;
+    pthread_mutex_t mtx;
+    char text[512]; /* of the last that says that a wait is held up */
+};
+
+static void note(struct lines *lines, hf_log_level level, const char *message) {
+    if (strstr(message, lines->words) == NULL)
+        return;
+    atomic_fetch_add(&lines->warnings, level <= HF_LOG_WARN);
+    atomic_fetch_add(&lines->all, 1);
+}
+
+static void write_journal(hf_log_level level, const char *message, void *user) {
+    struct journal *journal = user;
+    if (strstr(message, "is held up") != NULL) {
+        pthread_mutex_lock(&journal->mtx);
+        snprintf(journal->text, sizeof journal->text, "%s", message);
+        pthread_mutex_unlock(&journal->mtx);
+    }
+    if (strstr(message, "renewal of") == NULL)
+        note(&journal->failed, level, message);
+    note(&journal->renewals, level, message);
+    note(&journal->again, level, message);
+    note(&journal->held_up, level, message);
+}
+
+static void begin_journal(struct journal *journal, hf_options *options) {
+    *journal = (struct journal){.failed.words = "cannot connect",
+                                .renewals.words = "renewal of",
+                                .again.words = "reachable again",
+                                .held_up.words = "is held up",
+                                .mtx = PTHREAD_MUTEX_INITIALIZER};
+    options->log = write_journal;
+    options->log_user = journal;
+}
+
+struct count {
+    atomic_int *number;
+    int at_least;
+};
+
+static bool has_come(void *arg) {
+    const struct count *count = arg;
+    return atomic_load(count->number) >= count->at_least;
+}
+
+static bool wait_lines(struct lines *lines, int at_least) {
+    struct count count = {&lines->all, at_least};
+    return wait_until(has_come, &count, HANG_MS);
+}
+
+static hf_lock *lock_on(hf_client *client, const char *name) {
+    hf_lock *lock;
+    assert_int_equal(hf_lock_new(client, name, &lock), HF_OK);
+    return lock;
+}
+
+/* ---- Once ---- */
+
+CASE(an_outage_is_reported_once) {
+    const struct server_options tcp = {.tcp = true};
+    struct server *server = server_start(&tcp);
+    struct journal journal;
+    hf_options options = HF_OPTIONS_INIT;
+    hf_client *client;
+    begin_journal(&journal, &options);
+    options.watchdog_ms = 3000;
+    assert_int_equal(hf_open(server_tcp_url(server), &options, &client), HF_OK);
+    hf_lock *lock = lock_on(client, "outage");
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    server_kill(server);
+    assert_true(wait_lines(&journal.failed, 6));
+    assert_true(wait_lines(&journal.renewals, 3));
+    assert_int_equal(atomic_load(&journal.failed.warnings), 1);
+    assert_int_equal(atomic_load(&journal.renewals.warnings), 1);
+    server_restart(server);
+    assert_int_equal(hf_ping(client), HF_OK);
+    assert_true(wait_lines(&journal.again, 1));
+    hf_lock_free(lock);
+    hf_close(client);
+    server_free(server);
+}
+
+/* ---- At once ---- */
+
+/* Ten minutes would help as little as one attempt does. The name is reserved for this (RFC 6761). */
+static void a_host_that_does_not_exist(const char *url) {
+    struct journal journal;
+    hf_options options = HF_OPTIONS_INIT;
+    hf_client *client;
+    begin_journal(&journal, &options);
+    options.connect_timeout_ms = 10 * HANG_MS;
+    assert_int_equal(hf_open(url, &options, &client), HF_OK);
+    hf_lock *lock = lock_on(client, "nowhere");
+    int64_t start_ms = now_ms();
+    assert_int_equal(hf_lock_acquire(lock), HF_EUNREACH);
+    assert_true(now_ms() - start_ms < HANG_MS);
+    assert_non_null(strstr(hf_last_error()->text, "looking up host 'nowhere.invalid'"));
+    assert_int_equal(atomic_load(&journal.held_up.all), 0);
+    hf_lock_free(lock);
+    hf_close(client);
+}
+
+CASE(a_name_that_does_not_exist_ends_a_wait_at_once) {
+    a_host_that_does_not_exist("redis://nowhere.invalid");
+    a_host_that_does_not_exist("redis-sentinel://nowhere.invalid/name");
+    a_host_that_does_not_exist("redis-cluster://nowhere.invalid");
+}
+
+/* ---- In true words ---- */
+
+/* The kernel accepts; nobody reads. */
+CASE(a_server_that_is_mute_is_not_unreachable) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof address;
+    hf_options options = HF_OPTIONS_INIT;
+    hf_client *client;
+    char url[64];
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(listen(fd, 64), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &len), 0);
+    snprintf(url, sizeof url, "redis://127.0.0.1:%d", ntohs(address.sin_port));
+    options.cmd_timeout_ms = 300;
+    options.connect_timeout_ms = 1000;
+    assert_int_equal(hf_open(url, &options, &client), HF_OK);
+    hf_lock *lock = lock_on(client, "mute");
+    assert_int_equal(hf_lock_acquire(lock), HF_EUNREACH);
+    assert_null(strstr(hf_last_error()->text, "cannot connect"));
+    assert_non_null(strstr(hf_last_error()->text, "does not answer"));
+    hf_lock_free(lock);
+    hf_close(client);
+    close(fd);
+}
+
+/* The server answers at once; it is replicas that are not there. */
+CASE(without_replicas_the_error_names_them) {
+    struct server *server = server_start(NULL);
+    struct journal journal;
+    hf_options options = HF_OPTIONS_INIT;
+    hf_client *client;
+    begin_journal(&journal, &options);
+    options.acks = 1;
+    options.ack_timeout_ms = 4000;
+    options.cmd_timeout_ms = 20000;
+    options.watchdog_ms = 60000;
+    options.connect_timeout_ms = 6000;
+    assert_int_equal(hf_open(server_url(server), &options, &client), HF_OK);
+    hf_lock *lock = lock_on(client, "alone");
+    assert_int_equal(hf_lock_acquire(lock), HF_ENOREPLICA);
+    assert_true(wait_lines(&journal.held_up, 1));
+    assert_non_null(strstr(journal.text, "too few of its replicas confirm"));
+    assert_null(strstr(journal.text, "does not answer"));
+    hf_lock_free(lock);
+    hf_close(client);
+    server_free(server);
+}
+
+RUN_CASES(NULL, NULL)
