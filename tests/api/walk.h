@@ -20,6 +20,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -44,6 +45,7 @@ struct walk {
     hf_cancel *armed;
     hf_op *armed_op; /* the same, under that switch */
     hf_listener *listener;
+    atomic_int listening; /* it does */
     hf_lock_info *info;
     hf_facts *facts;
     hf_fleet *fleet;
