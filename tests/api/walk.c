@@ -311,9 +311,9 @@ void walk_end(struct walk *w) {
     DROP(hf_close, manual);
 }
 
-/* A new name each time: nothing is left of the last. */
+/* A new name each time: what the last walk holds at its end stays for a lease. */
 static const char *name_of(struct walk *w, char name[64], const char *what) {
-    snprintf(name, 64, "%s-%d-%p-%lu", what, (int)getpid(), (void *)w, w->number);
+    snprintf(name, 64, "%s-%d-%lu", what, (int)getpid(), w->serial);
     return name;
 }
 
@@ -378,8 +378,10 @@ static bool settle(struct walk *w) {
 }
 
 bool walk_prepare(struct walk *w) {
+    static atomic_ulong serial;
     char name[64];
     w->number++;
+    w->serial = atomic_fetch_add(&serial, 1);
     atomic_store(&w->listening, 0);
     return hf_lock_new(w->client, name_of(w, name, "lock"), &w->lock) == HF_OK &&
            hf_lock_lost_fd(w->lock) >= 0 && hf_cancel_new(&w->cancel) == HF_OK &&
