@@ -356,7 +356,7 @@ static bool make_answers(struct walk *w) {
            (w->text != NULL || hf_client_metrics(w->client, &w->text) == HF_OK);
 }
 
-/* The client's own thread has done all of it, and sleeps: whoever posts to it has to wake it. */
+/* The client's own thread has done all of it, and sleeps: a thread that posts to it has to wake it. */
 static bool settle(struct walk *w) {
     hf_op *op = NULL;
     bool settled = hf_ping_start(w->client, NULL, NULL, &op) == HF_OK &&
