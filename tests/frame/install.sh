@@ -91,6 +91,12 @@ libdir=$(dirname "$(find "$root" -name libholdfast.a)")
 pc() { # Only ours is staged: what it needs itself comes from the system.
     PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config "$@" holdfast
 }
+# What it needs itself is found where that says it is.
+mkdir "$dir/pc"
+sed 's|^libdir=.*|libdir=/elsewhere/lib|' "$(pkg-config --variable=pcfiledir hiredis)/hiredis.pc" >"$dir/pc/hiredis.pc"
+moved=$(PKG_CONFIG_PATH=$dir/pc:$libdir/pkgconfig pkg-config --static --libs holdfast)
+[[ " $moved " == *" -L/elsewhere/lib "* ]] || fail "hiredis is not looked for where it is: $moved"
+
 cxx=${CXX:-c++}
 languages=(c)
 ! command -v "$cxx" >/dev/null || languages+=(cpp)
