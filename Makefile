@@ -15,7 +15,7 @@ ifneq ($(origin CC),default)
 export CC
 endif
 
-.PHONY: build demo test bench soak fuzz matrix lint format install uninstall clean help
+.PHONY: build demo test bench soak fuzz deb matrix lint format install uninstall clean help
 .NOTPARALLEL:
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
@@ -44,6 +44,10 @@ soak:
 fuzz:
 	@scripts/setup fuzz
 	@scripts/fuzz
+
+deb:
+	@scripts/setup deb
+	@scripts/deb
 
 matrix:
 	@scripts/setup test
@@ -79,6 +83,7 @@ help:
 	@echo "make bench      the benchmarks"
 	@echo "make soak       every test at full size (hours)"
 	@echo "make fuzz       the fuzzers, with clang: FUZZ_SECONDS=60 each"
+	@echo "make deb        Debian packages for this machine's suite, in build/deb"
 	@echo "make matrix     the interop suite beside several versions of Redisson (half an hour)"
 	@echo "make lint       clang build, clang-tidy, cppcheck, luacheck, shellcheck, clang-format"
 	@echo "make format     clang-format on everything"
