@@ -9,7 +9,7 @@ total() { sed -n 's/^holdfast_fleet_losses_total //p' "$dir/body"; }
 counts() { get /metrics && [ "$(total)" = "$1" ]; }
 # The first request for totals begins to count.
 serve_metrics() {
-    serve "$@"
+    serve
     wait_until counts 0
 }
 # lose NAME: a `run` whose lock is broken while its command runs.
