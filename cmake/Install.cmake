@@ -45,6 +45,10 @@ foreach(page IN LISTS pages)
   install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
 endforeach()
 
+if(HF_MAN3_DIR)
+  install(DIRECTORY ${HF_MAN3_DIR}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)
+endif()
+
 configure_file(cmake/holdfast.pc.in holdfast.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/holdfast.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

@@ -132,6 +132,9 @@ if [ -x "$HOLDFAST" ]; then
     quietly "$prefix/bin/holdfast" version
     [ -s "$(find "$root" -path '*/man1/holdfast.1')" ] || fail "no manual page of the tool"
 fi
+if [ -d "$HF_BUILD_DIR/man3" ]; then
+    [ -s "$(find "$root" -path '*/man3/hf_lock_try.3')" ] || fail "no manual pages of the functions"
+fi
 
 manifest=$HF_BUILD_DIR/install_manifest.txt
 quietly cmake -DMANIFEST="$manifest" -DDESTDIR="$root" -P "$HF_SOURCE_DIR/cmake/uninstall.cmake"
