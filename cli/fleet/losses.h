@@ -11,7 +11,7 @@
 
 struct losses;
 
-struct losses *losses_new(void); /* NULL: out of memory */
+struct losses *losses_new(void);         /* NULL: out of memory */
 void losses_free(struct losses *losses); /* accepts NULL */
 
 /* Adds a survey with HF_WANT_NUMBERS and HF_WANT_TIMES. */

@@ -64,8 +64,8 @@ struct hfi_join {
     struct hfi_claims claims;
     struct hfi_clients clients;
     struct hfi_clients announced; /* clients that announced a loss */
-    size_t names_len; /* names with latencies, of all clients */
-    bool failed;      /* out of memory */
+    size_t names_len;             /* names with latencies, of all clients */
+    bool failed;                  /* out of memory */
 };
 
 /* NULL: out of memory, and noted. */

@@ -398,9 +398,8 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
         redis->announcements = hfi_announcements_new(redis->mem);
         err = make_route(redis, config, error);
         redis->late_copies = hfi_late_copies_new(redis);
-        if (err == HF_OK &&
-            (redis->late_copies == NULL || redis->announcements == NULL ||
-             hfi_poll_batch_new(redis, &redis->poll_batch) != HF_OK))
+        if (err == HF_OK && (redis->late_copies == NULL || redis->announcements == NULL ||
+                             hfi_poll_batch_new(redis, &redis->poll_batch) != HF_OK))
             err = hfi_fail(error, HF_ENOMEM, "out of memory");
     }
     if (err != HF_OK) {

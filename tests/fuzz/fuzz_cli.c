@@ -15,10 +15,8 @@
 #include <string.h>
 
 static const struct option_spec specs[] = {
-    {OPTION_VALUE, 1, 'w', "wait", false},
-    {OPTION_FLAG, 2, 'n', "nonblock", false},
-    {OPTION_FLAG, 3, 0, "write", false},
-    COMMON_OPTIONS,
+    {OPTION_VALUE, 1, 'w', "wait", false}, {OPTION_FLAG, 2, 'n', "nonblock", false},
+    {OPTION_FLAG, 3, 0, "write", false},   COMMON_OPTIONS,
     {OPTION_END, 0, 0, NULL, false},
 };
 

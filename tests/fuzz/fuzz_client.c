@@ -155,8 +155,8 @@ static bool answer_redis(const struct peer *peer) {
 }
 
 static bool answer_frame(struct peer *peer) {
-    static const unsigned char hello[41] = {[3] = 37, [10] = 0x27, [11] = 0x10, [19] = 77,
-                                            [23] = 16, [24] = 1};
+    static const unsigned char hello[41] = {
+        [3] = 37, [10] = 0x27, [11] = 0x10, [19] = 77, [23] = 16, [24] = 1};
     unsigned char frame[20 + 255] = {[15] = 9};
     const uint8_t *bytes;
     size_t len;
@@ -248,8 +248,7 @@ static void *serve(void *arg) {
 }
 
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
-    struct sockaddr_in address = {.sin_family = AF_INET,
-                                  .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof address;
     pthread_t thread;
     (void)argc;
@@ -353,7 +352,7 @@ static void use(hf_client *client, const uint8_t *calls) {
     static const struct {
         hf_kind kind;
         unsigned flags;
-    } kinds[8] = {{HF_PLAIN, 0},         {HF_FAIR, 0},   {HF_READ, 0},   {HF_WRITE, 0},
+    } kinds[8] = {{HF_PLAIN, 0},         {HF_FAIR, 0},        {HF_READ, 0},   {HF_WRITE, 0},
                   {HF_PLAIN, HF_FENCED}, {HF_PLAIN, HF_SPIN}, {HF_STRING, 0}, {HF_PLAIN, 0}};
     hf_lock_options options = HF_LOCK_INIT;
     hf_lock *lock = NULL;

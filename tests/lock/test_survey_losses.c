@@ -132,7 +132,8 @@ WORLD_CASE_WITH(what_could_not_be_announced_is_told_later, world_options(),
 /* Whoever may publish may forge them: what is no report is ignored, and their number is bounded. */
 WORLD_CASE(forged_announcements_are_bounded) {
     static const char *const garbage[] = {
-        "", "{", "{\"v\":1,\"id\":\"x\"}", "not json \"id\":\"00000000-0000-0000-0000-000000000000\""};
+        "", "{", "{\"v\":1,\"id\":\"x\"}",
+        "not json \"id\":\"00000000-0000-0000-0000-000000000000\""};
     listen(w->rival, w->server);
     for (size_t i = 0; i < sizeof garbage / sizeof garbage[0]; i++)
         freeReplyObject(cmd(w->server, "PUBLISH %s %s", CHANNEL, garbage[i]));

@@ -57,8 +57,7 @@ static void add_locked(struct hfi_announcements *announcements, struct text *tex
 void hfi_announcements_note(struct hfi_announcements *announcements, const char *bytes,
                             size_t len) {
     const char *id = id_in(bytes, len);
-    struct text *text =
-        id != NULL && len <= HFI_ANNOUNCE_BYTES ? malloc(sizeof *text + len) : NULL;
+    struct text *text = id != NULL && len <= HFI_ANNOUNCE_BYTES ? malloc(sizeof *text + len) : NULL;
     if (text == NULL)
         return;
     memcpy(text->id, id, ID_LEN);

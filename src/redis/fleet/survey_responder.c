@@ -28,6 +28,7 @@
 #define GAP_MS 100
 #define SPREAD_MS 50
 #define NOTED_MAX 4
+#define ANNOUNCE_MS 1000
 #define REFUSED_MAX 32 /* in one burst; refilled by one per GAP_MS */
 
 struct query {
@@ -215,7 +216,10 @@ static void answered(struct hfi_survey_responder *answers) {
 
 static void send_answer(struct hfi_survey_responder *answers) {
     struct hfi_exchange *x = &answers->exchange;
-    int64_t end_ms = hfi_now_ms() + answers->redis->cmd_timeout_ms;
+    int64_t limit_ms = answers->redis->cmd_timeout_ms;
+    if (answers->announces) /* hf_close() may wait for it */
+        limit_ms = hfi_min_ms(limit_ms, ANNOUNCE_MS);
+    int64_t end_ms = hfi_now_ms() + limit_ms;
     *x = (struct hfi_exchange){.redis = answers->redis,
                                .task = &answers->task,
                                .lane = HFI_LANE_KEEPER,
@@ -283,9 +287,11 @@ static bool begin_announcement(struct hfi_survey_responder *answers) {
     struct hfi_redis *redis = answers->redis;
     struct hfi_announcements *announcements = redis->announcements;
     const struct hfi_engine_events *engine_events = redis->engine_events;
-    const struct hfi_report_request request = {
-        .wanted = HF_WANT_NUMBERS, .client_name = redis->client_name, .prefix = "",
-        .asker_prefix = "", .pattern = ""};
+    const struct hfi_report_request request = {.wanted = HF_WANT_NUMBERS,
+                                               .client_name = redis->client_name,
+                                               .prefix = "",
+                                               .asker_prefix = "",
+                                               .pattern = ""};
     if (announcements->sending || !hfi_is_announcing(&redis->base))
         return false;
     announcements->sending = answers->announces = true;
