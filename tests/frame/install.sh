@@ -97,6 +97,18 @@ sed 's|^libdir=.*|libdir=/elsewhere/lib|' "$(pkg-config --variable=pcfiledir hir
 moved=$(PKG_CONFIG_PATH=$dir/pc:$libdir/pkgconfig pkg-config --static --libs holdfast)
 [[ " $moved " == *" -L/elsewhere/lib "* ]] || fail "hiredis is not looked for where it is: $moved"
 
+# static_flags: as pkg-config says. On Debian 13 a static OpenSSL wants libraries that its package does not bring: there
+# only holdfast is static, as it is in these programs anyway.
+static_flags() {
+    # The flags are words.
+    # shellcheck disable=SC2046
+    if echo 'int main(void) { return 0; }' | "$CC" -xc - -o "$dir/nothing" $(pkg-config --static --libs openssl) 2>/dev/null; then
+        pc --cflags --libs --static
+    else
+        echo "$(pc --cflags --libs) $(pkg-config --libs hiredis openssl)"
+    fi
+}
+
 cxx=${CXX:-c++}
 languages=(c)
 ! command -v "$cxx" >/dev/null || languages+=(cpp)
@@ -109,7 +121,7 @@ for language in "${languages[@]}"; do
     needs_library "$dir/shared" || fail "the shared program does not use the shared library"
     LD_LIBRARY_PATH=$libdir takes_lock "$dir/shared"
 
-    read -ra flags <<<"$(pc --cflags --libs --static)"
+    read -ra flags <<<"$(static_flags)"
     quietly "${compile[@]}" -o "$dir/static" "$user/main.$language" \
         "${flags[@]/#-lholdfast/-l:libholdfast.a}"
     ! needs_library "$dir/static" || fail "the static program needs the shared library"
