@@ -233,12 +233,14 @@ static void *serve(void *arg) {
     (void)arg;
     for (;;) {
         fds[PEERS_MAX] = (struct pollfd){.fd = listener, .events = POLLIN};
+        pthread_mutex_lock(&mtx);
         for (int i = 0; i < PEERS_MAX; i++)
             fds[i] = (struct pollfd){.fd = peers[i].fd, .events = POLLIN};
+        pthread_mutex_unlock(&mtx);
         poll(fds, PEERS_MAX + 1, -1);
         pthread_mutex_lock(&mtx);
         for (int i = 0; i < PEERS_MAX; i++)
-            if (fds[i].revents != 0 && peers[i].fd >= 0)
+            if (fds[i].revents != 0 && peers[i].fd >= 0 && peers[i].fd == fds[i].fd)
                 serve_peer(&peers[i]);
         if (fds[PEERS_MAX].revents != 0)
             accept_peer();
@@ -265,9 +267,10 @@ int LLVMFuzzerInitialize(int *argc, char ***argv) {
     return 0;
 }
 
-/* What the server says from now on; NULL: nothing. */
-static void say(const uint8_t *input, size_t len) {
+/* What the server says from now on. */
+static void say(const struct plan *next, const uint8_t *input, size_t len) {
     pthread_mutex_lock(&mtx);
+    plan = *next;
     for (int i = 0; i < PEERS_MAX; i++)
         if (peers[i].fd >= 0)
             drop(&peers[i]);
@@ -373,12 +376,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char url[128];
     if (size < 1 + CALLS)
         return 0;
-    say(NULL, 0);
-    plan = (struct plan){.scheme = data[0] & 3,
-                         .raw_greeting = data[0] >> 2 & 1,
-                         .kind = data[0] >> 3 & 7,
-                         .pushes = data[0] >> 6 & 1};
-    say(data + 1 + CALLS, size - 1 - CALLS);
+    const struct plan next = {.scheme = data[0] & 3,
+                              .raw_greeting = data[0] >> 2 & 1,
+                              .kind = data[0] >> 3 & 7,
+                              .pushes = data[0] >> 6 & 1};
+    say(&next, data + 1 + CALLS, size - 1 - CALLS);
     snprintf(url, sizeof url, urls[plan.scheme], port);
     options.cmd_timeout_ms = 200;
     options.connect_timeout_ms = 400;
@@ -389,6 +391,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         use(client, data + 1);
         hf_close(client);
     }
-    say(NULL, 0);
+    say(&next, NULL, 0);
     return 0;
 }
