@@ -25,12 +25,6 @@ struct text {
     char bytes[];
 };
 
-static void forget(struct hfi_announcements *announcements, struct text *text) {
-    hfi_list_remove(&text->link);
-    announcements->texts_len--;
-    free(text);
-}
-
 static const char *id_in(const char *bytes, size_t len) {
     static const char key[] = "\"id\":\"";
     const char *at = memmem(bytes, len < ID_WITHIN ? len : ID_WITHIN, key, strlen(key));
@@ -39,19 +33,24 @@ static const char *id_in(const char *bytes, size_t len) {
     return at + strlen(key);
 }
 
+static struct text *text_of(struct hfi_link *link) {
+    return HFI_CONTAINER(link, struct text, link);
+}
+
 /* Of each client the last text counts; if there are too many, the oldest is dropped. */
 static void add_locked(struct hfi_announcements *announcements, struct text *text) {
-    struct hfi_link *next, *link = announcements->texts.next;
-    for (; link != &announcements->texts; link = next) {
-        struct text *old = HFI_CONTAINER(link, struct text, link);
-        next = link->next;
-        if (memcmp(old->id, text->id, ID_LEN) == 0)
-            forget(announcements, old);
+    struct hfi_link *old = announcements->texts.next;
+    while (old != &announcements->texts && memcmp(text_of(old)->id, text->id, ID_LEN) != 0)
+        old = old->next;
+    if (old != &announcements->texts) {
+        hfi_list_remove(old);
+        free(text_of(old));
+    } else if (announcements->texts_len == TEXTS_MAX) {
+        free(text_of(hfi_list_pop_front(&announcements->texts)));
+    } else {
+        announcements->texts_len++;
     }
-    if (announcements->texts_len == TEXTS_MAX)
-        forget(announcements, HFI_CONTAINER(announcements->texts.next, struct text, link));
     hfi_list_push_back(&announcements->texts, &text->link);
-    announcements->texts_len++;
 }
 
 void hfi_announcements_note(struct hfi_announcements *announcements, const char *bytes,
@@ -75,7 +74,7 @@ bool hfi_announcements_copy(struct hfi_announcements *announcements,
     pthread_mutex_lock(&announcements->mtx);
     for (struct hfi_link *link = announcements->texts.next; link != &announcements->texts && all;
          link = link->next) {
-        const struct text *text = HFI_CONTAINER(link, struct text, link);
+        const struct text *text = text_of(link);
         struct hfi_found_answer *copy = malloc(sizeof *copy + text->len);
         all = copy != NULL;
         if (copy == NULL)
@@ -138,8 +137,11 @@ struct hfi_announcements *hfi_announcements_new(const struct hfi_mem *mem) {
 void hfi_announcements_free(const struct hfi_mem *mem, struct hfi_announcements *announcements) {
     if (announcements == NULL)
         return;
-    while (announcements->texts_len > 0)
-        forget(announcements, HFI_CONTAINER(announcements->texts.next, struct text, link));
+    for (struct hfi_link *next, *link = announcements->texts.next; link != &announcements->texts;
+         link = next) {
+        next = link->next;
+        free(text_of(link));
+    }
     pthread_mutex_destroy(&announcements->mtx);
     hfi_free(mem, announcements);
 }

@@ -44,7 +44,7 @@ struct hfi_announcements *hfi_announcements_new(const struct hfi_mem *mem);
 void hfi_announcements_free(const struct hfi_mem *mem, struct hfi_announcements *announcements);
 
 /* A text has come. Any thread. */
-void hfi_announcements_note(struct hfi_announcements *announcements, const char *text, size_t len);
+void hfi_announcements_note(struct hfi_announcements *announcements, const char *bytes, size_t len);
 /* Copies all texts into the findings. False: out of memory. */
 bool hfi_announcements_copy(struct hfi_announcements *announcements, struct hfi_findings *findings);
 
