@@ -368,7 +368,7 @@ static bool listens(void *arg) {
     return atomic_load(&w->listening) != 0;
 }
 
-/* The client's own thread has done all of it, and sleeps: whoever posts to it has to wake it. */
+/* The client's own thread has done all of it, and sleeps: a thread that posts to it has to wake it. */
 static bool settle(struct walk *w) {
     hf_op *op = NULL;
     bool settled = wait_until(listens, w, HANG_MS) && hf_ping_start(w->client, NULL, NULL, &op) == HF_OK &&

@@ -722,12 +722,12 @@ static void found(struct hfi_call *call) {
     }
 }
 
-static void choose_look(struct hfi_exchange *x) {
+static void choose_read(struct hfi_exchange *x) {
     x->repeatable = false; /* it only reads */
     x->fronts = !x->asking;
 }
 
-static void write_look(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
+static void write_read(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
     if (x->fronts > 0) {
         write_ttl(x->redis, hfi_state_around(x)->call, command);
         next_command(command);
@@ -737,7 +737,7 @@ static void write_look(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_
 
 static void adopt(struct hfi_call *call) {
     hfi_call_begin(call);
-    hfi_call_send_chosen(call, choose_look, NULL, write_look, found);
+    hfi_call_send_chosen(call, choose_read, NULL, write_read, found);
 }
 
 const struct hfi_call_ops hfi_redis_string_ops = {
