@@ -292,7 +292,7 @@ HF_API int hf_open(const char *url, const hf_options *options, hf_client **ret_c
  * are not released, since their work may be going on: their leases run out. Afterwards handles may
  * only be freed.
  * Blocks:  until running callbacks have returned; also, up to `cmd_timeout_ms`, to undo an
- *          abandoned acquire or finish an unanswered release. (A hanging name lookup may outlive
+ *          abandoned acquire, finish an unanswered release or announce a loss. (A hanging name lookup may outlive
  *          the client in its own thread.)
  * Errors:  HF_EDEADLK inside a callback. */
 HF_API int hf_close(hf_client *client);
@@ -1144,6 +1144,10 @@ typedef struct hf_fleet {
     const hf_fleet_lock *const *locks;
     size_t clients_len;
     const hf_fleet_client *const *clients;
+    /* With HF_WANT_TIMES: clients that announced a loss since this client's first such survey, with
+     * their numbers then; they may have ended since. The last 1024; on ZooKeeper none. */
+    size_t announced_len;
+    const hf_fleet_client *const *announced;
 } hf_fleet;
 
 #define HF_WANT_HOLDS 0x1u /* what they hold, and since when */

@@ -407,9 +407,31 @@ static void close_fds(struct hfi_engine *engine) {
     }
 }
 
+static void announce(struct hfi_engine *engine) {
+    struct hfi_quorum *quorum = hfi_quorum_of_engine(engine);
+    for (size_t i = 0; i < quorum->len; i++) {
+        struct hfi_engine *member = quorum->members[i]->core.engine;
+        if (member->ops->observe->announce != NULL)
+            member->ops->observe->announce(member);
+    }
+}
+
+static bool is_announcing(struct hfi_engine *engine) {
+    struct hfi_quorum *quorum = hfi_quorum_of_engine(engine);
+    for (size_t i = 0; i < quorum->len; i++) {
+        struct hfi_engine *member = quorum->members[i]->core.engine;
+        if (member->ops->observe->is_announcing != NULL &&
+            member->ops->observe->is_announcing(member))
+            return true;
+    }
+    return false;
+}
+
 static const struct hfi_observe_ops observe_ops = {
     .read = {[HFI_OBSERVE_LOCK] = inspect, [HFI_OBSERVE_FLEET] = find},
     .subscribe = hfi_quorum_subscribe,
+    .announce = announce,
+    .is_announcing = is_announcing,
 };
 
 static const struct hfi_engine_ops engine_ops = {
