@@ -306,12 +306,11 @@ HF_API int hf_open(const char *url, const hf_options *options, hf_client **ret_c
  * Errors:  HF_EDEADLK inside a callback. */
 HF_API int hf_close(hf_client *client);
 
-/* The same without blocking, also inside a callback. After HF_OK the client must not be used, except
- * by hf_dispatch(); handles may be freed. `callback` (or NULL) runs once, when all has ended, and
- * the client is gone then: on a thread of its own; with HF_MANUAL_DISPATCH in hf_dispatch(), which
- * must be called until it has run: it runs callbacks still due before, and it is the client's last
- * call.
- * Errors:  HF_ESYS no thread; HF_ECLOSED closing already. The client is open as before. */
+/* The same without blocking, also inside a callback. After HF_OK only handles and operations may be
+ * freed, and with HF_MANUAL_DISPATCH hf_dispatch() must be called, by one thread, until `callback`
+ * has run: it runs there, as the last one, and returns 1 then. Otherwise it runs on a thread of its
+ * own, and may be NULL. When it runs the client is gone, and it may call any function.
+ * Errors:  HF_ESYS no thread, HF_ECLOSED it closes already: nothing was done. */
 typedef void (*hf_close_fn)(void *user);
 HF_API int hf_close_start(hf_client *client, hf_close_fn callback, void *user);
 
