@@ -90,13 +90,11 @@ WORLD_CASE(R14_one_count_of_a_nested_hold_is_given_back) {
     assert_int_equal(hf_lock_acquire_with(w->lock, &options, NULL), HF_OK);
     assert_int_equal(hf_lock_acquire_start(w->lock, &options, NULL, NULL, &op), HF_OK);
     int64_t count = 0;
-    assert_true(WAIT_FOR(hf_lock_hold_count_as(w->lock, options.owner, &count) == HF_OK &&
-                             count == 2,
-                         HANG_MS));
+    assert_true(WAIT_FOR(
+        hf_lock_hold_count_as(w->lock, options.owner, &count) == HF_OK && count == 2, HANG_MS));
     assert_true(hf_op_abandon(op));
-    assert_true(WAIT_FOR(hf_lock_hold_count_as(w->lock, options.owner, &count) == HF_OK &&
-                             count == 1,
-                         HANG_MS));
+    assert_true(WAIT_FOR(
+        hf_lock_hold_count_as(w->lock, options.owner, &count) == HF_OK && count == 1, HANG_MS));
     assert_int_equal(hf_lock_release_as(w->lock, options.owner), HF_OK);
 }
 
@@ -174,11 +172,9 @@ WORLD_CASE(R14_permits_and_a_semaphores_are_given_back) {
     int64_t number;
     assert_int_equal(hf_sem_try_set(w->sem, 5, 0, NULL), HF_OK);
     assert_int_equal(hf_sem_acquire_start(w->sem, 3, NULL, NULL, NULL, &op), HF_OK);
-    assert_true(
-        WAIT_FOR(hf_sem_available(w->sem, &number) == HF_OK && number == 2, HANG_MS));
+    assert_true(WAIT_FOR(hf_sem_available(w->sem, &number) == HF_OK && number == 2, HANG_MS));
     assert_true(hf_op_abandon(op));
-    assert_true(
-        WAIT_FOR(hf_sem_available(w->sem, &number) == HF_OK && number == 5, HANG_MS));
+    assert_true(WAIT_FOR(hf_sem_available(w->sem, &number) == HF_OK && number == 5, HANG_MS));
 
     assert_int_equal(hf_permits_try_set(w->permits, 5, NULL), HF_OK);
     many.count = 3;

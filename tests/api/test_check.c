@@ -43,11 +43,9 @@ struct kind_row {
     any_kind kind;
 };
 static const struct kind_row kinds[] = {
-    {"plain", HF_PLAIN},   {"fair", HF_FAIR},
-    {"spin", HF_SPIN},     {"fenced", HF_FENCED},
-    {"read", HF_READ},     {"write", HF_WRITE},
-    {"string", HF_STRING}, {"cohort", HF_COHORT},
-    {"fair_cohort", (any_kind)HF_FAIR | HF_COHORT},
+    {"plain", HF_PLAIN},   {"fair", HF_FAIR},     {"spin", HF_SPIN},
+    {"fenced", HF_FENCED}, {"read", HF_READ},     {"write", HF_WRITE},
+    {"string", HF_STRING}, {"cohort", HF_COHORT}, {"fair_cohort", (any_kind)HF_FAIR | HF_COHORT},
 };
 
 /* Behind another client; a reader behind a writer. */

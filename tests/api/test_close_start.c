@@ -66,9 +66,9 @@ static void start_ops(struct round *round) {
         if (round->started % 4 == 3)
             assert_int_equal(hf_sem_acquire_start(round->sem, 1, NULL, on_end, round, op), HF_OK);
         else
-            assert_int_equal(hf_lock_acquire_start(round->locks[round->started % 4], NULL, on_end,
-                                                   round, op),
-                             HF_OK);
+            assert_int_equal(
+                hf_lock_acquire_start(round->locks[round->started % 4], NULL, on_end, round, op),
+                HF_OK);
     }
 }
 
@@ -97,7 +97,8 @@ CASE(T11_operations_end_before_their_client_is_gone) {
         struct round round;
         begin(&round, server_url(server), 0);
         start_ops(&round);
-        usleep((useconds_t)(random_next(&seed) % 2000)); /* the close comes at any moment of theirs */
+        usleep(
+            (useconds_t)(random_next(&seed) % 2000)); /* the close comes at any moment of theirs */
         assert_int_equal(hf_close_start(round.client, on_gone, &round), HF_OK);
         assert_true(WAIT_FOR(atomic_load(&round.gone) == 1, HANG_MS));
         end(&round);

@@ -266,7 +266,8 @@ static const struct bound bounds[] = {
     {"impossible_array", "*9223372036854775807\r\n", ":1\r\n"},
     {"deep", "", "*1\r\n"},
     {"many_large_arrays", "*65536\r\n", "*65536\r\n"},
-    {"endless", "*65536\r\n", "$60\r\naaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n"},
+    {"endless", "*65536\r\n",
+     "$60\r\naaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n"},
 };
 
 /* Refused before more than twice the bound is kept. */

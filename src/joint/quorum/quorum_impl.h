@@ -62,7 +62,7 @@ struct hfi_quorum {
     struct hfi_link stops;    /* requests to cancel */
     bool stopped;             /* guarded by inbox_mtx: takes no new requests */
     struct hfi_link finished; /* member ops whose operation has completed */
-    struct hfi_table table; /* of ballots, by place */
+    struct hfi_table table;   /* of ballots, by place */
     struct hfi_link running;  /* requests that have begun */
     atomic_size_t member_ops; /* in progress */
 

@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_READY 64       /* one batch of receive.c */
-#define KEPT_ROOM 16384    /* more is given back when nothing is left in it */
+#define MAX_READY 64    /* one batch of receive.c */
+#define KEPT_ROOM 16384 /* more is given back when nothing is left in it */
 
 struct reader {
     const struct hfi_mem *mem;
@@ -165,7 +165,7 @@ static const char ping[] = "*1\r\n$4\r\nPING\r\n", time_query[] = "*1\r\n$4\r\nT
 
 #define RESP                                                                                       \
     .reader_new = reader_new, .reader_free = reader_free, .feed = feed, .next = next,              \
-    .message_free = message_free, .greet = hfi_resp_greet, .greeted = hfi_resp_greeted,           \
+    .message_free = message_free, .greet = hfi_resp_greet, .greeted = hfi_resp_greeted,            \
     .explain_end = hfi_resp_explain_end, .greeting_free = hfi_resp_greeting_free, .ping = ping,    \
     .ping_len = sizeof ping - 1
 

@@ -58,8 +58,7 @@ static bool send_command(struct greeting *greeting, enum sent_command sent_comma
     for (int i = 0; i < argc; i++)
         hfi_command_text(&command, argv[i]);
     hfi_command_close(&command);
-    bool ok = !command.failed &&
-              hfi_conn_send_greeting(greeting->conn, command.bytes, command.len);
+    bool ok = !command.failed && hfi_conn_send_greeting(greeting->conn, command.bytes, command.len);
     explicit_bzero(command.bytes, command.len); /* it may carry the password */
     explicit_bzero(command.small, sizeof command.small);
     hfi_command_clear(&command);
@@ -157,7 +156,8 @@ static bool info_value(const char *info, const char *line, char *ret, size_t siz
 }
 
 /* A server that hides its mode is accepted. */
-static int check_mode(const struct greeting *greeting, const struct hfi_reply *reply, hf_error *error) {
+static int check_mode(const struct greeting *greeting, const struct hfi_reply *reply,
+                      hf_error *error) {
     char mode[16];
     if (!info_value(reply->str, "\nredis_mode:", mode, sizeof mode) &&
         !info_value(reply->str, "\nserver_mode:", mode, sizeof mode)) /* Valkey 8 */
@@ -230,8 +230,7 @@ static void note_server(struct greeting *greeting, const struct hfi_reply *reply
 /* Locks have a lease, so every policy but noeviction may evict them. Logged once per login. */
 static void check_memory(struct greeting *greeting, const struct hfi_reply *reply) {
     char limit[24], policy[32];
-    if (atomic_exchange(&greeting->login->memory_known, true) ||
-        reply->type != HFI_REPLY_STRING ||
+    if (atomic_exchange(&greeting->login->memory_known, true) || reply->type != HFI_REPLY_STRING ||
         !info_value(reply->str, "\nmaxmemory:", limit, sizeof limit) ||
         !info_value(reply->str, "\nmaxmemory_policy:", policy, sizeof policy) ||
         strcmp(limit, "0") == 0 || strcmp(policy, "noeviction") == 0)
@@ -245,8 +244,8 @@ static void check_memory(struct greeting *greeting, const struct hfi_reply *repl
 /* A server that does not know AUTH repeats its arguments: that would print the password. */
 static bool repeats_password(const struct greeting *greeting, const struct hfi_reply *reply) {
     const char *password = greeting->login->password;
-    return reply->type == HFI_REPLY_ERROR && !starts_with(reply, "WRONGPASS") &&
-           password != NULL && password[0] != '\0' && strstr(reply->str, password) != NULL;
+    return reply->type == HFI_REPLY_ERROR && !starts_with(reply, "WRONGPASS") && password != NULL &&
+           password[0] != '\0' && strstr(reply->str, password) != NULL;
 }
 
 static int check_role(const struct hfi_reply *reply, hf_error *error) {
@@ -261,8 +260,7 @@ static int check_role(const struct hfi_reply *reply, hf_error *error) {
 static int read_time(struct hfi_conn *conn, const struct hfi_reply *reply, int64_t sent_ms,
                      hf_error *error) {
     if (reply->type != HFI_REPLY_ARRAY || reply->elements != 2 ||
-        reply->element[0]->type != HFI_REPLY_STRING ||
-        reply->element[1]->type != HFI_REPLY_STRING)
+        reply->element[0]->type != HFI_REPLY_STRING || reply->element[1]->type != HFI_REPLY_STRING)
         return hfi_fail(error, HF_EPROTO, "invalid reply to TIME");
     long long seconds = strtoll(reply->element[0]->str, NULL, 10);
     long long micros = strtoll(reply->element[1]->str, NULL, 10);

@@ -15,7 +15,6 @@
 #include "redis/wire/script.h"
 #include "task/task.h"
 
-
 /* The engine's event bits. Successive copies of a command alternate between REPLY_A and REPLY_B. So
  * a stale event of an abandoned copy is not taken for the reply to the next one. */
 enum {
@@ -152,7 +151,7 @@ int64_t hfi_exchange_in_doubt_until_ms(const struct hfi_exchange *x);
 /* The reply to one of the commands of the last copy: the last is 0, the one in front of it 1, and
  * so on. NULL: there were fewer. */
 static inline const struct hfi_reply *hfi_exchange_reply_of(const struct hfi_exchange *x,
-                                                      unsigned from_last) {
+                                                            unsigned from_last) {
     const struct hfi_req *req = x->req;
     while (req != NULL && from_last-- > 0)
         req = req->front;

@@ -71,7 +71,8 @@ static bool is_down(const struct hfi_reply *reply) {
 
 /* Has the route check for a better node: after READONLY, and in a cluster also after LOADING (it
  * may have restarted and lost its role) or CLUSTERDOWN. */
-static void doubt_node(struct hfi_exchange *x, const struct hfi_reply *reply, enum hfi_remedy remedy) {
+static void doubt_node(struct hfi_exchange *x, const struct hfi_reply *reply,
+                       enum hfi_remedy remedy) {
     struct hfi_route *route = x->redis->route;
     if (remedy == HFI_REMEDY_ELSEWHERE ||
         (hfi_route_has_slots(route) && (remedy == HFI_REMEDY_WAIT || is_down(reply))))
@@ -80,7 +81,8 @@ static void doubt_node(struct hfi_exchange *x, const struct hfi_reply *reply, en
 
 /* By default a whole cluster stops when a part of it fails. With a single address, say that it is a
  * replica's. */
-static void add_advice(struct hfi_exchange *x, const struct hfi_reply *reply, enum hfi_remedy remedy) {
+static void add_advice(struct hfi_exchange *x, const struct hfi_reply *reply,
+                       enum hfi_remedy remedy) {
     static const char coverage[] = " (with cluster-require-full-coverage no, the other slots "
                                    "stay available)";
     static const char replica[] = " (this is a replica, not the primary)";

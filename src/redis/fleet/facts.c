@@ -88,8 +88,7 @@ static bool read_clock(struct hfi_call *call, const struct hfi_reply *reply, con
     const struct hfi_exchange *x = &hfi_state_of(call)->exchange;
     (void)name;
     if (reply->type != HFI_REPLY_ARRAY || reply->elements != 2 ||
-        reply->element[0]->type != HFI_REPLY_STRING ||
-        reply->element[1]->type != HFI_REPLY_STRING)
+        reply->element[0]->type != HFI_REPLY_STRING || reply->element[1]->type != HFI_REPLY_STRING)
         return true;
     int64_t took_ms = hfi_now_ms() - x->sent_ms;
     int64_t there_us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
@@ -135,7 +134,8 @@ static bool read_has(struct hfi_call *call, const struct hfi_reply *reply, const
 static const struct step {
     const char *group, *name; /* of the fact, if the command is refused */
     const char *args[6];
-    bool (*read)(struct hfi_call *call, const struct hfi_reply *reply, const char *name, hf_facts *facts);
+    bool (*read)(struct hfi_call *call, const struct hfi_reply *reply, const char *name,
+                 hf_facts *facts);
     bool misspelt; /* on purpose: a server that has the command complains of the syntax only */
 } steps[] = {
     {"may.", "info", {"INFO"}, read_info, false},

@@ -271,8 +271,8 @@ static bool is_mode(const struct hfi_reply *field) {
 }
 
 /* Adds one field. False: its value is not a count, so this is not a lock. */
-static bool add_holder(hf_lock_info *info, const struct hfi_reply *field, const struct hfi_reply *value,
-                       bool *ret_failed) {
+static bool add_holder(hf_lock_info *info, const struct hfi_reply *field,
+                       const struct hfi_reply *value, bool *ret_failed) {
     char *end;
     long long count = strtoll(value->str, &end, 10);
     if (end == value->str || end != value->str + value->len || count < 0)

@@ -60,8 +60,7 @@ static bool read_count(const struct hfi_reply *value, int64_t *ret) {
 }
 
 static bool is_mode(const struct hfi_reply *field) {
-    return field->type == HFI_REPLY_STRING && field->len == 4 &&
-           memcmp(field->str, "mode", 4) == 0;
+    return field->type == HFI_REPLY_STRING && field->len == 4 && memcmp(field->str, "mode", 4) == 0;
 }
 
 /* False: not a lock. */
@@ -159,7 +158,8 @@ static bool is_lock(const struct hfi_reply *reply) {
 /* False: out of memory. */
 static bool add_lock(struct hfi_redis_survey *survey, struct hfi_survey_name name,
                      const struct hfi_reply *reply) {
-    const struct hfi_reply *fields = reply->element[LOCK_FIELDS], *queue = reply->element[LOCK_QUEUE];
+    const struct hfi_reply *fields = reply->element[LOCK_FIELDS],
+                           *queue = reply->element[LOCK_QUEUE];
     struct hfi_found_lock *lock =
         new_lock(name, HFI_FOUND_PLAIN, fields->elements / 2 + queue->elements);
     if (lock == NULL)

@@ -131,7 +131,8 @@ static void write_give_up(const struct hfi_redis *redis, const struct hfi_call *
     hfi_command_number(command, call->count);
 }
 
-static int read_release(int64_t count, const struct hfi_reply *reply, struct hfi_release_answer *ret) {
+static int read_release(int64_t count, const struct hfi_reply *reply,
+                        struct hfi_release_answer *ret) {
     int err = hfi_plain_read_release(count, reply, ret);
     if (err == HF_OK && ret->verdict == HFI_RELEASED)
         ret->more = ret->count == ANSWER_MORE;

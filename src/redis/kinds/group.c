@@ -232,8 +232,7 @@ static bool read_holders(const struct hfi_reply *reply, size_t len, bool *ret_an
         return false;
     *ret_any = false;
     for (size_t i = 0; i < len; i++) {
-        if (reply->element[i]->type != HFI_REPLY_STRING &&
-            reply->element[i]->type != HFI_REPLY_NIL)
+        if (reply->element[i]->type != HFI_REPLY_STRING && reply->element[i]->type != HFI_REPLY_NIL)
             return false;
         *ret_any |= reply->element[i]->type == HFI_REPLY_STRING;
     }

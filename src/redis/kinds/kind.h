@@ -106,7 +106,8 @@ struct hfi_redis_kind {
                         struct hfi_acquire_answer *ret);
     void (*write_release)(const struct hfi_redis *redis, const struct hfi_call *call, int64_t count,
                           int64_t not_after_ms, struct hfi_command *command);
-    int (*read_release)(int64_t count, const struct hfi_reply *reply, struct hfi_release_answer *ret);
+    int (*read_release)(int64_t count, const struct hfi_reply *reply,
+                        struct hfi_release_answer *ret);
     /* Instead, if the release is chosen. */
     int (*read_chosen_release)(const struct hfi_exchange *x, struct hfi_release_answer *ret);
 

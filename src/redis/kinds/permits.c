@@ -163,7 +163,8 @@ static void write_settle(const struct hfi_redis *redis, const struct hfi_call *c
     write_release(redis, call, call->settle_release && call->ids_len > 1, not_after_ms, command);
 }
 
-static int read_settle(int64_t count, const struct hfi_reply *reply, struct hfi_release_answer *ret) {
+static int read_settle(int64_t count, const struct hfi_reply *reply,
+                       struct hfi_release_answer *ret) {
     int64_t code, number;
     (void)count;
     if (!read_pair(reply, &code, &number) || code < ANSWER_ENDED || code > REPLY_WAITERS_UNNOTIFIED)

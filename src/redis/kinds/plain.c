@@ -117,7 +117,8 @@ void hfi_plain_write_release(const struct hfi_redis *redis, const struct hfi_cal
     add_channel(redis, call, command);
 }
 
-int hfi_plain_read_release(int64_t count, const struct hfi_reply *reply, struct hfi_release_answer *ret) {
+int hfi_plain_read_release(int64_t count, const struct hfi_reply *reply,
+                           struct hfi_release_answer *ret) {
     int64_t code = ANSWER_YES, value = 0;
     if (!hfi_is_done(reply) && !read_pair(reply, &code, &value))
         return HF_EPROTO;

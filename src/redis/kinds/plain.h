@@ -18,9 +18,11 @@ int hfi_plain_read_acquire(const struct hfi_call *call, const struct hfi_reply *
                            struct hfi_acquire_answer *ret);
 void hfi_plain_write_release(const struct hfi_redis *redis, const struct hfi_call *call,
                              int64_t count, int64_t not_after_ms, struct hfi_command *command);
-int hfi_plain_read_release(int64_t count, const struct hfi_reply *reply, struct hfi_release_answer *ret);
+int hfi_plain_read_release(int64_t count, const struct hfi_reply *reply,
+                           struct hfi_release_answer *ret);
 /* The reply of plain_release.lua itself, which also counts the subscribers that were notified. */
-int hfi_plain_read_notified(int64_t count, const struct hfi_reply *reply, struct hfi_release_answer *ret);
+int hfi_plain_read_notified(int64_t count, const struct hfi_reply *reply,
+                            struct hfi_release_answer *ret);
 int hfi_plain_find_holder(const struct hfi_reply *fields, const struct hfi_reply **ret_owner);
 void hfi_plain_write_break(const struct hfi_redis *redis, const struct hfi_call *call,
                            const char *owner, size_t owner_len, int64_t not_after_ms,

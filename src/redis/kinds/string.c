@@ -268,8 +268,7 @@ static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *
 
 static bool read_time(const struct hfi_reply *reply, int64_t *ret_ms) {
     if (reply == NULL || reply->type != HFI_REPLY_ARRAY || reply->elements != 2 ||
-        reply->element[0]->type != HFI_REPLY_STRING ||
-        reply->element[1]->type != HFI_REPLY_STRING)
+        reply->element[0]->type != HFI_REPLY_STRING || reply->element[1]->type != HFI_REPLY_STRING)
         return false;
     *ret_ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 +
               strtoll(reply->element[1]->str, NULL, 10) / 1000;
@@ -284,7 +283,8 @@ static bool read_server_time(const struct hfi_call_state *state, int64_t *ret_ms
 }
 
 /* Another token is there. */
-static int taken(struct hfi_call *call, const struct hfi_reply *there, struct hfi_acquire_answer *ret) {
+static int taken(struct hfi_call *call, const struct hfi_reply *there,
+                 struct hfi_acquire_answer *ret) {
     struct hfi_call_state *state = call->state;
     struct hfi_string_attempt *attempt = &state->u.acquire.string;
     const struct hfi_exchange *x = &state->exchange;
@@ -293,7 +293,8 @@ static int taken(struct hfi_call *call, const struct hfi_reply *there, struct hf
     ret->verdict = HFI_TAKEN;
     ret->ttl_ms = -1;
     ret->foreign = there != NULL && !hfi_string_is_ours(there);
-    const struct hfi_reply *ttl = attempt->asks_ttl ? hfi_exchange_reply_of(x, x->reply_at + 1) : NULL;
+    const struct hfi_reply *ttl =
+        attempt->asks_ttl ? hfi_exchange_reply_of(x, x->reply_at + 1) : NULL;
     if (ttl != NULL && ttl->type == HFI_REPLY_INTEGER && ttl->integer >= 0)
         ret->ttl_ms = ttl->integer;
     return HF_OK;
@@ -318,8 +319,8 @@ static int read_script_acquire(struct hfi_call *call, const struct hfi_reply *re
 }
 
 /* The reply of SET NX without GET, and of the GET behind it, if there is one. */
-static int read_old_acquire(struct hfi_call *call, const struct hfi_reply *reply, const struct hfi_reply *there,
-                            struct hfi_acquire_answer *ret) {
+static int read_old_acquire(struct hfi_call *call, const struct hfi_reply *reply,
+                            const struct hfi_reply *there, struct hfi_acquire_answer *ret) {
     if (reply->type == HFI_REPLY_STATUS) {
         ret->verdict = HFI_ACQUIRED;
         return HF_OK;
@@ -458,9 +459,8 @@ static void write_release(const struct hfi_redis *redis, const struct hfi_call *
 
 /* The number of subscribers that the command in front of the last one has reached; -1: refused. */
 static int64_t notified_by(const struct hfi_reply *reply) {
-    return reply != NULL && reply->type == HFI_REPLY_INTEGER && reply->integer >= 0
-               ? reply->integer
-               : -1;
+    return reply != NULL && reply->type == HFI_REPLY_INTEGER && reply->integer >= 0 ? reply->integer
+                                                                                    : -1;
 }
 
 int hfi_string_read_release(const struct hfi_exchange *x, struct hfi_release_answer *ret) {

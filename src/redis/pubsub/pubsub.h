@@ -14,7 +14,6 @@
 #include "net/resp/wire/reply.h"
 #include "task/task.h"
 
-
 struct hfi_pubsub;
 struct hfi_channel;
 struct hfi_waiter;

@@ -6,7 +6,6 @@
 
 #include <holdfast/holdfast.h>
 
-
 enum hfi_remedy {
     HFI_REMEDY_NONE,         /* none: the error is the result */
     HFI_REMEDY_SEND_BODY,    /* NOSCRIPT: send the whole script */

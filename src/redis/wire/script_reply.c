@@ -27,7 +27,7 @@ bool hfi_is_script_reply(const struct hfi_reply *reply) {
 
 int64_t hfi_script_reply_ms(const struct hfi_reply *reply) {
     return reply->type == HFI_REPLY_INTEGER ? reply->integer / 1000
-                                              : reply->element[reply->elements - 1]->integer;
+                                            : reply->element[reply->elements - 1]->integer;
 }
 
 bool hfi_is_too_late(const struct hfi_reply *reply) {
@@ -37,6 +37,5 @@ bool hfi_is_too_late(const struct hfi_reply *reply) {
 }
 
 bool hfi_is_refusal(const struct hfi_reply *reply) {
-    return reply->type == HFI_REPLY_ERROR ||
-           (hfi_is_script_reply(reply) && hfi_is_too_late(reply));
+    return reply->type == HFI_REPLY_ERROR || (hfi_is_script_reply(reply) && hfi_is_too_late(reply));
 }

@@ -113,7 +113,8 @@ static void end_in_vain(struct hfi_cluster *route) {
 
 /* ---- Replies ---- */
 
-static void fail(struct hfi_member *member, int err, const char *text, const struct hfi_reply *reply) {
+static void fail(struct hfi_member *member, int err, const char *text,
+                 const struct hfi_reply *reply) {
     hfi_error_clear(&member->why);
     hfi_fail(&member->why, err, "%s", text);
     if (reply != NULL)

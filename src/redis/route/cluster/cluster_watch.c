@@ -67,9 +67,8 @@ static bool is_replica(const struct hfi_reply *reply) {
 
 /* Permanently, unlike BUSY. */
 static bool is_forbidden(const struct hfi_reply *reply) {
-    return reply->type == HFI_REPLY_ERROR &&
-           (strncmp(reply->str, "NOPERM", 6) == 0 ||
-            strncmp(reply->str, "ERR unknown command", 19) == 0);
+    return reply->type == HFI_REPLY_ERROR && (strncmp(reply->str, "NOPERM", 6) == 0 ||
+                                              strncmp(reply->str, "ERR unknown command", 19) == 0);
 }
 
 static void on_role(struct hfi_cluster *route, struct hfi_member *member) {

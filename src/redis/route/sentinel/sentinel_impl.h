@@ -17,7 +17,6 @@
 #include "redis/route/nodes.h"
 #include "redis/route/sentinel/sentinel.h"
 
-
 #define HFI_PEERS_MAX 64
 #define HFI_PEER_HOST_MAX 256
 
