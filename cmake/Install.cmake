@@ -51,6 +51,10 @@ if(HF_MAN3_DIR)
   install(DIRECTORY ${HF_MAN3_DIR}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)
 endif()
 
+set(private_requirements "")
+if(HF_TLS)
+  set(private_requirements openssl)
+endif()
 configure_file(cmake/holdfast.pc.in holdfast.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/holdfast.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

@@ -93,9 +93,9 @@ pc() { # Only ours is staged: what it needs itself comes from the system.
 }
 # What it needs itself is found where that says it is.
 mkdir "$dir/pc"
-sed 's|^libdir=.*|libdir=/elsewhere/lib|' "$(pkg-config --variable=pcfiledir hiredis)/hiredis.pc" >"$dir/pc/hiredis.pc"
+sed 's|^libdir=.*|libdir=/elsewhere/lib|' "$(pkg-config --variable=pcfiledir libcrypto)/libcrypto.pc" >"$dir/pc/libcrypto.pc"
 moved=$(PKG_CONFIG_PATH=$dir/pc:$libdir/pkgconfig pkg-config --static --libs holdfast)
-[[ " $moved " == *" -L/elsewhere/lib "* ]] || fail "hiredis is not looked for where it is: $moved"
+[[ " $moved " == *" -L/elsewhere/lib "* ]] || fail "OpenSSL is not looked for where it is: $moved"
 
 # static_flags: as pkg-config says. On Debian 13 a static OpenSSL wants libraries that its package does not bring: there
 # only holdfast is static, as it is in these programs anyway.
@@ -105,7 +105,7 @@ static_flags() {
     if echo 'int main(void) { return 0; }' | "$CC" -xc - -o "$dir/nothing" $(pkg-config --static --libs openssl) 2>/dev/null; then
         pc --cflags --libs --static
     else
-        echo "$(pc --cflags --libs) $(pkg-config --libs hiredis openssl)"
+        echo "$(pc --cflags --libs) $(pkg-config --libs openssl)"
     fi
 }
 
