@@ -2,8 +2,8 @@
  * A survey of the whole fleet: arguments, and the calls that need no client. The engine collects
  * the findings, and src/fleet joins them into one view. On the caller's thread; stateless.
  */
-#include "fleet/fleet_json.h"
 #include "fleet/survey.h"
+#include "fleet/fleet_json.h"
 
 #include "api/client.h"
 #include "api/handle.h"

@@ -229,9 +229,21 @@ static void mangle(struct bytes *bytes, uint64_t *seed) {
         bytes->len = random_next(seed) % (bytes->len + 1);
 }
 
+/* hiredis allocates for as many elements as are announced. */
+static bool announces_too_much(const struct bytes *bytes) {
+    size_t digits = 0;
+    bool array = false;
+    for (size_t i = 0; i < bytes->len && digits <= 5; i++) {
+        bool digit = bytes->at[i] >= '0' && bytes->at[i] <= '9';
+        array = bytes->at[i] == '*' || (array && digit);
+        digits = array && digit ? digits + 1 : 0;
+    }
+    return digits > 5;
+}
+
 CASE(whatever_comes_is_read_as_hiredis_reads_it_or_refused) {
     uint64_t seed = random_seed();
-    int rounds = getenv("HF_SOAK") != NULL ? 3000000 : 60000, same = 0, refused = 0;
+    int rounds = getenv("HF_SOAK") != NULL ? 3000000 : 20000, same = 0, refused = 0;
     static char theirs[65536], ours[65536], again[65536];
     for (int i = 0; i < rounds; i++) {
         struct bytes bytes = {.len = 0};
@@ -239,6 +251,8 @@ CASE(whatever_comes_is_read_as_hiredis_reads_it_or_refused) {
             put_message(&bytes, &seed, 0);
         if (i % 2 == 0)
             mangle(&bytes, &seed);
+        if (announces_too_much(&bytes))
+            continue;
         theirs[0] = ours[0] = again[0] = '\0';
         by_hiredis(bytes.at, bytes.len, theirs, sizeof theirs);
         by_ours(bytes.at, bytes.len, bytes.len + 1, true, ours, sizeof ours);
