@@ -783,6 +783,7 @@ const struct hfi_kind hfi_kind_string = {
     .reentrant = true,
     .exclusive = true,
     .stamped = true,
+    .takes_stamp = true,
     .engine_private = &string,
 };
 
@@ -792,6 +793,7 @@ const struct hfi_kind hfi_kind_string_nonreentrant = {
     .ops = &hfi_redis_string_ops,
     .exclusive = true,
     .stamped = true,
+    .takes_stamp = true,
     .engine_private = &string,
 };
 
@@ -803,5 +805,6 @@ const struct hfi_kind hfi_kind_string_spin = {
     .exclusive = true,
     .spins = true,
     .stamped = true,
+    .takes_stamp = true,
     .engine_private = &spin,
 };
