@@ -5,8 +5,7 @@
 --       -1 it does not have this token | -2 released, but the publish was refused
 --
 -- A token is never used again, so a late copy finds it gone and does nothing: no `not-after`.
-if redis.call('get', KEYS[1]) ~= ARGV[1] then return -1 end
-redis.call('del', KEYS[1])
-local told = redis.pcall(ARGV[2], ARGV[3], '0')
-if type(told) == 'table' then return -2 end
-return told
+local redis, lock = redis, KEYS[1]
+if redis.call('get', lock) ~= ARGV[1] then return -1 end
+redis.call('del', lock)
+return tonumber(redis.pcall(ARGV[2], ARGV[3], '0')) or -2
