@@ -439,8 +439,11 @@ void hfi_string_write_release_of(const struct hfi_exchange *x, const char *name,
     hfi_command_bytes(command, "1", 1);
     hfi_name_key(&x->redis->names, name, name_len, command);
     hfi_command_bytes(command, token, token_len);
-    hfi_redis_write_publish(x->redis, command);
+    if (x->script == &hfi_script_string_break)
+        hfi_redis_write_publish(x->redis, command);
     add_channel_of(x->redis, name, name_len, command);
+    if (x->script != &hfi_script_string_break && hfi_redis_is_sharded(x->redis))
+        hfi_redis_write_publish(x->redis, command);
 }
 
 static void write_release(const struct hfi_redis *redis, const struct hfi_call *call, int64_t count,
