@@ -162,7 +162,7 @@ test_watch_sees_one_lock() {
 
 # What redsync and others have is one value at all of them; ours is a token of each server's own.
 test_string_locks() {
-    local i token
+    local i
     expect 0 "$HOLDFAST" run --string s -- sh -c "redis-cli -s '${sockets[0]}' get s; redis-cli -s '${sockets[1]}' get s;
         redis-cli -s '${sockets[2]}' get s"
     [ "$(grep -cE '^[0-9a-f-]{36}:[0-9]+:[0-9a-f]{16}$' <<<"$out")" -ge 2 ] || fail "not held: $out"

@@ -8,7 +8,7 @@
 -- back. It is written in any case, since replicas confirm nothing but writes; but a lease of 1 ms
 -- only asks. A key that somebody made permanent stays so. A key of a wrong type costs the others
 -- nothing; any other error is the whole batch's.
--- luacheck: read globals now too_late
+-- luacheck: read globals call now too_late
 if too_late then return {now} end
 
 local pcall, args, tonumber = redis.pcall, ARGV, tonumber
