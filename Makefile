@@ -15,7 +15,7 @@ ifneq ($(origin CC),default)
 export CC
 endif
 
-.PHONY: build demo test bench soak matrix lint format install uninstall clean help
+.PHONY: build demo test bench soak fuzz deb dist dist-test matrix lint format install uninstall clean help
 .NOTPARALLEL:
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
@@ -40,6 +40,22 @@ bench:
 soak:
 	@scripts/setup test
 	@scripts/test soak
+
+fuzz:
+	@scripts/setup fuzz
+	@scripts/fuzz
+
+deb:
+	@scripts/setup deb
+	@scripts/deb
+
+dist:
+	@scripts/setup dist
+	@scripts/dist
+
+dist-test:
+	@scripts/setup dist
+	@scripts/dist-test
 
 matrix:
 	@scripts/setup test
@@ -74,6 +90,9 @@ help:
 	@echo "make install    PREFIX=/usr/local DESTDIR= ; make uninstall undoes it"
 	@echo "make bench      the benchmarks"
 	@echo "make soak       every test at full size (hours)"
+	@echo "make fuzz       the fuzzers, with clang: FUZZ_SECONDS=60 each"
+	@echo "make deb        Debian packages for this machine's suite, in build/deb"
+	@echo "make dist       the release folder, in build/dist; make dist-test installs from it"
 	@echo "make matrix     the interop suite beside several versions of Redisson (half an hour)"
 	@echo "make lint       clang build, clang-tidy, cppcheck, luacheck, shellcheck, clang-format"
 	@echo "make format     clang-format on everything"
