@@ -410,7 +410,8 @@ typedef enum hf_kind {
      *   - The value is a token of its own for each hold: "uuid:number:" and 16 digits.
      *   - The server does not know the count: hf_lock_hold_count() is 0 unless this client holds it.
      *   - Waiters behind another library's token attempt every 50 to 250 ms.
-     *   - hf_lock_break() deletes whatever string has the name. */
+     *   - hf_lock_break() deletes whatever string has the name.
+     *   - On a quorum it is Redlock, beside other libraries; they have no restart guard. */
     HF_STRING
 } hf_kind;
 

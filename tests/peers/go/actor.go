@@ -193,6 +193,9 @@ func obey(verb string, words []string) (string, error) {
 	if !found {
 		return "", errors.New("no such handle")
 	}
+	if verb == "ready" { // A connection that has ended is replaced when it is wanted.
+		return "ok", nil
+	}
 	if verb == "work" {
 		rounds, err := strconv.Atoi(words[1])
 		if err != nil {

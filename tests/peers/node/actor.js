@@ -47,6 +47,7 @@ class Handle {
         this.name = name;
         this.lease = lease;
         const clients = ports.map(connect);
+        this.clients = clients;
         this.once = this.version.manager(clients, once);
         this.often = this.version.manager(clients, often);
         for (const manager of [this.once, this.often]) {
@@ -75,6 +76,14 @@ class Handle {
         return this.refused('lost', async () => {
             this.lock = await this.once.extend(this.lock, this.lease);
         });
+    }
+
+    // Servers that were away are there again.
+    async ready() {
+        for (const client of this.clients) {
+            if (client.status !== 'ready') await new Promise((resolve) => client.once('ready', resolve));
+        }
+        return 'ok';
     }
 
     release() {
@@ -111,6 +120,7 @@ async function obey(verb, words) {
         case 'take': return handle.take(handle.often);
         case 'extend': return handle.extend();
         case 'release': return handle.release();
+        case 'ready': return handle.ready();
         case 'locked': return 'silent'; // It has no such call.
         case 'work': return work(handle, Number(words[1]), Number(words[2]));
         default: throw new Error('no such command');
