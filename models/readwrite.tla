@@ -10,8 +10,8 @@
    A client that writes may also read, and stop writing first. Leases are chosen from Leases. One clock, as in
    plain.tla.
 
-   small: Clients={"a","b"} MaxTime=4 Leases={1,3} Patience=1 MaxSent=3
-   large: Clients={"a","b"} MaxTime=4 Leases={1,3} Patience=1 MaxSent=4
+   small: Clients={"a","b"} MaxTime=3 Leases={1,2} Patience=1 MaxSent=3
+   large: Clients={"a","b"} MaxTime=4 Leases={1,3} Patience=1 MaxSent=3
    rules: Refuse Longest Downgrade Raises
    invariants: Alone There *)
 EXTENDS Naturals
