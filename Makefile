@@ -15,7 +15,7 @@ ifneq ($(origin CC),default)
 export CC
 endif
 
-.PHONY: build demo test bench soak matrix lint format install uninstall clean help
+.PHONY: build demo test bench soak matrix models lab lint format install uninstall clean help
 .NOTPARALLEL:
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
@@ -44,6 +44,15 @@ soak:
 matrix:
 	@scripts/setup test
 	@scripts/matrix
+
+models:
+	@scripts/setup test
+	@models/run large
+
+lab:
+	@scripts/setup test
+	@scripts/build test
+	@LAB_BIN="$(CURDIR)/build/test/bin/lab" scripts/lab
 
 lint:
 	@scripts/setup lint
@@ -75,6 +84,8 @@ help:
 	@echo "make bench      the benchmarks"
 	@echo "make soak       every test at full size (hours)"
 	@echo "make matrix     the interop suite beside several versions of Redisson (half an hour)"
+	@echo "make models     the models of models/, exhaustive within their large bounds (half an hour)"
+	@echo "make lab        histories and a protected register under every fault, for LAB_S seconds (600)"
 	@echo "make lint       clang build, clang-tidy, cppcheck, luacheck, shellcheck, clang-format"
 	@echo "make format     clang-format on everything"
 	@echo "make clean      remove build/"

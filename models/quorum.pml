@@ -9,8 +9,8 @@
  * Time is discrete, and the clocks run alike. Servers restart RESTARTS times. A client asks all servers at once;
  * what it sends to each may wait for as long as the schedule likes, and may arrive when nobody waits for it.
  *
- * small: LEASE=4 GUARD=2 MAXT=4 RESTARTS=1
- * large: LEASE=4 GUARD=2 MAXT=5 RESTARTS=2
+ * small: LEASE=2 GUARD=1 MAXT=2 RESTARTS=1
+ * large: LEASE=3 GUARD=2 MAXT=3 RESTARTS=1
  * rules: AGE=0 CAP=0 MAJORITY=1
  */
 #ifndef AGE
