@@ -34,6 +34,7 @@ enum {
     SLOW_MS = 700,
     FAILOVER_MS = 4000,
     STOP_MS = 1700,
+    PATIENCE_MS = 15000,
     CALM_MS = 900
 };
 
@@ -81,7 +82,8 @@ struct worker {
     int request;
     int64_t due_ms; /* when it goes on */
     bool stopped;
-    bool victim; /* of a fault that has not passed */
+    bool victim;         /* of a fault that has not passed: it goes on when another has written, */
+    int64_t patience_ms; /* or then */
     long long seen, token;
     int64_t entered_ms;
 };
@@ -282,7 +284,7 @@ static void answered(struct lab *lab, struct worker *worker, const char *answer)
 static void go_on(struct lab *lab, struct worker *worker) {
     switch (worker->state) {
     case IDLE:
-        if (now_ms() < lab->end_ms)
+        if (now_ms() < lab->end_ms || lab->mend_ms != 0)
             ask(lab, worker, TRYING, "try");
         break;
     case INSIDE:
@@ -375,6 +377,8 @@ static void strike(struct lab *lab, struct worker *victim) {
     default:
         break;
     }
+    lab->last = victim->number;
+    victim->patience_ms = now_ms() + PATIENCE_MS;
     int64_t slow_ms = lab->fault == FAILOVER ? FAILOVER_MS : SLOW_MS;
     lab->mend_ms = now_ms() + slow_ms;
     if (victim->victim && !victim->stopped)
@@ -391,8 +395,10 @@ static void mend(struct lab *lab) {
 }
 
 static void step_worker(struct lab *lab, struct worker *worker) {
+    /* So that what a fault lets in has come in. */
+    bool rests = worker->victim && lab->last == worker->number && now_ms() < worker->patience_ms;
     if (worker->stopped) {
-        if (now_ms() < worker->due_ms)
+        if (rests || now_ms() < worker->due_ms)
             return;
         kill(remote_pid(worker->remote), SIGCONT);
         worker->stopped = false;
@@ -400,7 +406,8 @@ static void step_worker(struct lab *lab, struct worker *worker) {
     bool waits = worker->state == TRYING || worker->state == ASKING || worker->state == RELEASING;
     if (waits && remote_answered(worker->remote, worker->request))
         answered(lab, worker, remote_answer(worker->remote, worker->request));
-    bool may = lab->mend_ms == 0 && now_ms() >= lab->calm_until_ms && now_ms() < lab->end_ms;
+    bool may = lab->mend_ms == 0 && !worker->victim && now_ms() >= lab->calm_until_ms &&
+               now_ms() < lab->end_ms;
     if (may && lab->fault != NONE &&
         worker->state ==
             (lab->fault == STOP_LATE && lab->subject->check != NULL ? CHECKED : INSIDE)) {
@@ -408,7 +415,7 @@ static void step_worker(struct lab *lab, struct worker *worker) {
         return;
     }
     waits = worker->state == TRYING || worker->state == ASKING || worker->state == RELEASING;
-    if (!waits && now_ms() >= worker->due_ms) {
+    if (!waits && !rests && now_ms() >= worker->due_ms) {
         bool moved_on = worker->victim && lab->fault == FAILOVER &&
                         lab->subject->language != OURS && lab->subject->language != JAVA;
         worker->victim = false;
