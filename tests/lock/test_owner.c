@@ -71,7 +71,7 @@ WORLD_CASE(C215_C218_ownership_follows_the_number) {
     assert_int_equal(hf_lock_release_as(second, 2), HF_ENOTOWNER);
     assert_int_equal(hf_lock_release(w->lock), HF_ENOTOWNER);
     assert_int_equal(elsewhere(second, 1, true), HF_OK);
-    assert_true(world_free(w));
+    assert_true(world_free_after_refusal(w));
 
     assert_int_equal(elsewhere(second, 2, false), HF_OK);
     assert_int_equal(world_count(w, two), 1);
