@@ -15,7 +15,7 @@ ifneq ($(origin CC),default)
 export CC
 endif
 
-.PHONY: build demo test bench soak fuzz deb dist dist-test matrix lint format install uninstall clean help
+.PHONY: build demo test bench soak fuzz deb dist dist-test matrix models lab lint format install uninstall clean help
 .NOTPARALLEL:
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
@@ -61,6 +61,15 @@ matrix:
 	@scripts/setup test
 	@scripts/matrix
 
+models:
+	@scripts/setup test
+	@models/run large
+
+lab:
+	@scripts/setup test
+	@scripts/build test
+	@LAB_BIN="$(CURDIR)/build/test/bin/lab" scripts/lab
+
 lint:
 	@scripts/setup lint
 	@scripts/lint
@@ -94,6 +103,8 @@ help:
 	@echo "make deb        Debian packages for this machine's suite, in build/deb"
 	@echo "make dist       the release folder, in build/dist; make dist-test installs from it"
 	@echo "make matrix     the interop suite beside several versions of Redisson (half an hour)"
+	@echo "make models     the models of models/, exhaustive within their large bounds (half an hour)"
+	@echo "make lab        histories and a protected register under every fault, for LAB_S seconds (600)"
 	@echo "make lint       clang build, clang-tidy, cppcheck, luacheck, shellcheck, clang-format"
 	@echo "make format     clang-format on everything"
 	@echo "make clean      remove build/"

@@ -203,6 +203,12 @@ func obey(verb string, words []string) (string, error) {
 		}
 		return work(h, rounds, words[2])
 	}
+	if mutex, is := h.(redsyncHandle); is && verb == "owned" { // By its own clock.
+		if time.Now().Before(mutex.mutex.Until()) {
+			return "ok", nil
+		}
+		return "lost", nil
+	}
 	verbs := map[string]struct {
 		call    func() (bool, error)
 		yes, no string

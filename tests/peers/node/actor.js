@@ -89,6 +89,10 @@ class Handle {
     release() {
         return this.refused('lost', () => this.once.release(this.lock));
     }
+
+    owned() {
+        return this.lock.expiration > Date.now() ? 'ok' : 'lost';
+    }
 }
 
 // Steps in a book that only an exclusive owner may take: what was read is what is written over.
@@ -121,6 +125,7 @@ async function obey(verb, words) {
         case 'extend': return handle.extend();
         case 'release': return handle.release();
         case 'ready': return handle.ready();
+        case 'owned': return handle.owned();
         case 'locked': return 'silent'; // It has no such call.
         case 'work': return work(handle, Number(words[1]), Number(words[2]));
         default: throw new Error('no such command');
