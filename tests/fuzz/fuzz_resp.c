@@ -1,6 +1,6 @@
 /*
  * The reader of RESP: bytes in pieces of any size, and what is made of the messages: slots,
- * redirects, replies of scripts. The fast path for numbers understands what hiredis understands.
+ * redirects, replies of scripts. What is understood is what hiredis understands of the same bytes.
  *
  * Input: the length of a piece (0: all at once), then the bytes of the server.
  */
@@ -12,6 +12,7 @@
 #include "redis/wire/script_reply.h"
 
 #include <hiredis/hiredis.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct hfi_mem mem;
@@ -24,7 +25,7 @@ static void visit(const struct hfi_slot_range *range, void *arg) {
         sum = (char)(sum ^ range->primary.host[i]);
 }
 
-static void use(const redisReply *reply) {
+static void use(const struct hfi_reply *reply) {
     struct hfi_redirect redirect;
     hfi_slots_read(reply, visit, NULL);
     if (hfi_redirect_read(reply, &redirect))
@@ -37,12 +38,23 @@ static void use(const redisReply *reply) {
     hfi_is_refusal(reply);
 }
 
-static bool is_same(const redisReply *a, const redisReply *b) {
-    if (a->type != b->type)
+static int type_of(enum hfi_reply_type type) {
+    static const int types[] = {
+        [HFI_REPLY_STRING] = REDIS_REPLY_STRING,   [HFI_REPLY_ARRAY] = REDIS_REPLY_ARRAY,
+        [HFI_REPLY_INTEGER] = REDIS_REPLY_INTEGER, [HFI_REPLY_NIL] = REDIS_REPLY_NIL,
+        [HFI_REPLY_STATUS] = REDIS_REPLY_STATUS,   [HFI_REPLY_ERROR] = REDIS_REPLY_ERROR,
+    };
+    return types[type];
+}
+
+static bool is_same(const struct hfi_reply *a, const redisReply *b) {
+    if (type_of(a->type) != b->type)
         return false;
-    if (a->type == REDIS_REPLY_INTEGER)
+    if (a->type == HFI_REPLY_INTEGER)
         return a->integer == b->integer;
-    if (a->type != REDIS_REPLY_ARRAY)
+    if (a->str != NULL)
+        return a->len == b->len && memcmp(a->str, b->str, a->len) == 0 && a->str[a->len] == '\0';
+    if (a->type != HFI_REPLY_ARRAY)
         return true;
     if (a->elements != b->elements)
         return false;
@@ -52,19 +64,24 @@ static bool is_same(const redisReply *a, const redisReply *b) {
     return true;
 }
 
+/* A message that is read is what another reader makes of the same bytes. */
 static void compare(const char *bytes, size_t len) {
-    size_t used = 0;
-    void *ours = hfi_resp_numbers(bytes, len, &used), *theirs = NULL;
-    if (ours == NULL)
+    struct hfi_reply_scan scan = {0};
+    if (hfi_reply_scan(&scan, bytes, len) != HFI_SCAN_WHOLE)
         return;
+    FUZZ_CHECK(scan.pos <= len);
+    struct hfi_reply *ours = hfi_reply_make(&scan, bytes);
+    if (ours == NULL)
+        abort();
+    void *theirs = NULL;
     redisReader *reader = redisReaderCreate();
-    redisReaderFeed(reader, bytes, used);
+    redisReaderFeed(reader, bytes, scan.pos);
     FUZZ_CHECK(redisReaderGetReply(reader, &theirs) == REDIS_OK && theirs != NULL);
     FUZZ_CHECK(reader->pos == reader->len || reader->len == 0);
     FUZZ_CHECK(is_same(ours, theirs));
     freeReplyObject(theirs);
     redisReaderFree(reader);
-    hfi_resp.message_free(ours);
+    free(ours);
 }
 
 /* In memory of its own, so that a byte read too much is seen. */
