@@ -1,6 +1,6 @@
 /*
  * The reader of RESP: bytes in pieces of any size, and what is made of the messages: slots,
- * redirects, replies of scripts.
+ * redirects, replies of scripts. What is understood is what hiredis understands of the same bytes.
  *
  * Input: the length of a piece (0: all at once), then the bytes of the server.
  */
@@ -11,6 +11,8 @@
 #include "redis/route/slots.h"
 #include "redis/wire/script_reply.h"
 
+#include <hiredis/hiredis.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct hfi_mem mem;
@@ -21,14 +23,6 @@ static void visit(const struct hfi_slot_range *range, void *arg) {
     FUZZ_CHECK(range->first <= range->last && range->last < HFI_SLOTS);
     for (size_t i = 0; range->known && i < range->primary.host_len; i++)
         sum = (char)(sum ^ range->primary.host[i]);
-}
-
-/* What is handed out is bounded, and ends with a NUL. */
-static void walk(const struct hfi_reply *reply, int depth) {
-    FUZZ_CHECK(depth <= HFI_REPLY_MAX_DEPTH + 1);
-    FUZZ_CHECK(reply->str == NULL || reply->str[reply->len] == '\0');
-    for (size_t i = 0; i < reply->elements; i++)
-        walk(reply->element[i], depth + 1);
 }
 
 static void use(const struct hfi_reply *reply) {
@@ -43,6 +37,52 @@ static void use(const struct hfi_reply *reply) {
         hfi_is_too_late(reply);
     }
     hfi_is_refusal(reply);
+}
+
+static int type_of(enum hfi_reply_type type) {
+    static const int types[] = {
+        [HFI_REPLY_STRING] = REDIS_REPLY_STRING,   [HFI_REPLY_ARRAY] = REDIS_REPLY_ARRAY,
+        [HFI_REPLY_INTEGER] = REDIS_REPLY_INTEGER, [HFI_REPLY_NIL] = REDIS_REPLY_NIL,
+        [HFI_REPLY_STATUS] = REDIS_REPLY_STATUS,   [HFI_REPLY_ERROR] = REDIS_REPLY_ERROR,
+    };
+    return types[type];
+}
+
+static bool is_same(const struct hfi_reply *a, const redisReply *b) {
+    if (type_of(a->type) != b->type)
+        return false;
+    if (a->type == HFI_REPLY_INTEGER)
+        return a->integer == b->integer;
+    if (a->str != NULL)
+        return a->len == b->len && memcmp(a->str, b->str, a->len) == 0 && a->str[a->len] == '\0';
+    if (a->type != HFI_REPLY_ARRAY)
+        return true;
+    if (a->elements != b->elements)
+        return false;
+    for (size_t i = 0; i < a->elements; i++)
+        if (!is_same(a->element[i], b->element[i]))
+            return false;
+    return true;
+}
+
+/* A message that is read is what another reader makes of the same bytes. */
+static void compare(const char *bytes, size_t len) {
+    struct hfi_reply_scan scan = {0};
+    if (hfi_reply_scan(&scan, bytes, len) != HFI_SCAN_WHOLE)
+        return;
+    FUZZ_CHECK(scan.pos <= len);
+    struct hfi_reply *ours = hfi_reply_make(&scan, bytes);
+    if (ours == NULL)
+        abort();
+    void *theirs = NULL;
+    redisReader *reader = redisReaderCreate();
+    redisReaderFeed(reader, bytes, scan.pos);
+    FUZZ_CHECK(redisReaderGetReply(reader, &theirs) == REDIS_OK && theirs != NULL);
+    FUZZ_CHECK(reader->pos == reader->len || reader->len == 0);
+    FUZZ_CHECK(is_same(ours, theirs));
+    freeReplyObject(theirs);
+    redisReaderFree(reader);
+    free(ours);
 }
 
 /* In memory of its own, so that a byte read too much is seen. */
