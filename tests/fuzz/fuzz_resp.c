@@ -27,7 +27,6 @@ static void visit(const struct hfi_slot_range *range, void *arg) {
 
 static void use(const struct hfi_reply *reply) {
     struct hfi_redirect redirect;
-    walk(reply, 0);
     hfi_slots_read(reply, visit, NULL);
     if (hfi_redirect_read(reply, &redirect))
         FUZZ_CHECK(redirect.slot < HFI_SLOTS);
@@ -102,6 +101,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     const char *bytes = (const char *)data + 1;
     size_t len = size - 1, step = data[0] == 0 ? len : data[0];
     hf_error error = {0};
+    compare(bytes, len);
     void *reader = hfi_resp.reader_new(&mem), *message = NULL;
     int err = HF_OK;
     for (size_t at = 0; at < len && err == HF_OK; at += step) {
