@@ -340,7 +340,7 @@ HF_API int hf_open(const char *url, const hf_options *options, hf_client **ret_c
  * are not released, since their work may be going on: their leases run out. Afterwards handles may
  * only be freed.
  * Blocks:  until running callbacks have returned; also, up to `cmd_timeout_ms`, to undo an
- *          abandoned acquire or finish an unanswered release. (A hanging name lookup may outlive
+ *          abandoned acquire, finish an unanswered release or announce a loss. (A hanging name lookup may outlive
  *          the client in its own thread.)
  * Errors:  HF_EDEADLK inside a callback. */
 HF_API int hf_close(hf_client *client);
@@ -410,7 +410,8 @@ typedef enum hf_kind {
      *   - The value is a token of its own for each hold: "uuid:number:" and 16 digits.
      *   - The server does not know the count: hf_lock_hold_count() is 0 unless this client holds it.
      *   - Waiters behind another library's token attempt every 50 to 250 ms.
-     *   - hf_lock_break() deletes whatever string has the name. */
+     *   - hf_lock_break() deletes whatever string has the name.
+     *   - On a quorum it is Redlock, beside other libraries; they have no restart guard. */
     HF_STRING
 } hf_kind;
 
@@ -1265,6 +1266,10 @@ typedef struct hf_fleet {
     const hf_fleet_lock *const *locks;
     size_t clients_len;
     const hf_fleet_client *const *clients;
+    /* With HF_WANT_TIMES: clients that announced a loss since this client's first such survey, with
+     * their numbers then; they may have ended since. The last 1024; on ZooKeeper none. */
+    size_t announced_len;
+    const hf_fleet_client *const *announced;
 } hf_fleet;
 
 #define HF_WANT_HOLDS 0x1u /* what they hold, and since when */

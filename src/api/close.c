@@ -36,7 +36,7 @@ static bool is_settled(hf_client *client) {
 }
 
 static bool is_idle(hf_client *client) {
-    return hfi_core_is_idle(&client->core) &&
+    return hfi_core_is_idle(&client->core) && !hfi_is_announcing_loss(&client->core) &&
            (client->quorum == NULL || hfi_quorum_is_idle(client->quorum));
 }
 

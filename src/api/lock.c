@@ -113,7 +113,7 @@ static int read_options(const hf_acquire_options *given, hf_acquire_options *opt
 
 /* The caller's reference to the text is dropped by the functions that made the arguments. */
 static int text_args(hf_lock *lock, const char *token, struct hfi_op_args *args) {
-    if (!args->kind->stamped)
+    if (!args->kind->takes_stamp)
         return hfi_invalid("only a string lock has a string token");
     args->text = hfi_stamp_text_new(&lock->handle.client->mem, token, strlen(token));
     return args->text != NULL ? HF_OK : hfi_remember(HF_ENOMEM, NULL);

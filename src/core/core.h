@@ -89,7 +89,8 @@ struct hfi_core_hooks {
     /* Holds in this scope were proved again, or lost: joint locks that depend on them check again.
      * Any thread, no mutex held. NULL: none. */
     void (*changed)(void *arg, const struct hfi_scope *scope);
-    void (*idle)(void *arg); /* closing: the last operation of a shard has ended */
+    /* closing: the last operation of a shard has ended, or the last announcement */
+    void (*idle)(void *arg);
     void *arg;
 };
 
@@ -239,6 +240,9 @@ void hfi_listen_for_waits(struct hfi_core *core);
 
 /* Its `arg` is the core. */
 extern const struct hfi_reporter hfi_core_reporter;
+/* Tells surveyors of a loss of this client. Any thread, no mutex held. */
+void hfi_announce_loss(struct hfi_core *core);
+bool hfi_is_announcing_loss(const struct hfi_core *core);
 /* How many operations wait here, and since when the longest has waited; HFI_NEVER: none. Any
  * thread, no mutex held. */
 struct hfi_waits {

@@ -247,6 +247,8 @@ struct hfi_engine_events {
     void (*proved)(void *arg, const struct hfi_scope *scope, const struct hfi_proof *proof);
     /* They are gone for certain. `reason` is a constant string. */
     void (*lost)(void *arg, const struct hfi_scope *scope, const char *reason);
+    /* No announcement is on its way any more (observe.h). On the keeper's thread. */
+    void (*announced)(void *arg);
     const struct hfi_reporter *reporter; /* the client's part of the fleet view (observe.h) */
     void *arg;
 };

@@ -405,7 +405,8 @@ static bool listens(void *arg) {
 /* The client's own thread has done all of it, and sleeps: a thread that posts to it has to wake it. */
 static bool settle(struct walk *w) {
     hf_op *op = NULL;
-    bool settled = wait_until(listens, w, HANG_MS) && hf_ping_start(w->client, NULL, NULL, &op) == HF_OK &&
+    bool settled = wait_until(listens, w, HANG_MS) &&
+                   hf_ping_start(w->client, NULL, NULL, &op) == HF_OK &&
                    hf_op_wait(op, HANG_MS, NULL) == HF_OK;
     hf_op_free(op);
     return settled;

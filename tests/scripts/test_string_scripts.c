@@ -164,12 +164,12 @@ static void play_script(const struct grant *grant, const struct step_row *all, s
 
 CASE(S40_release_script) {
     static const struct step_row all[] = {
-        {"own", HELD, "thelock , T publish " STRING_CHANNEL, "0", "-1", "", 0},
-        {"gone", NULL, "thelock , T publish " STRING_CHANNEL, "-1", "-1", "", 0},
-        {"late_copy", OTHER, "thelock , T publish " STRING_CHANNEL, "-1", "-1", "U", 5000},
-        {"not_notified", HELD, "thelock , T publish another", "-2", "-1", "", 0},
-        {"wrong_type", HASH, "thelock , T publish " STRING_CHANNEL, "!WRONGTYPE", "!WRONGTYPE", "",
-         0},
+        {"own", HELD, "thelock , T " STRING_CHANNEL, "0", "-1", "", 0},
+        {"gone", NULL, "thelock , T " STRING_CHANNEL, "-1", "-1", "", 0},
+        {"late_copy", OTHER, "thelock , T " STRING_CHANNEL, "-1", "-1", "U", 5000},
+        {"not_notified", HELD, "thelock , T another", "-2", "-1", "", 0},
+        {"sharded", HELD, "thelock , T " STRING_CHANNEL " no-such-command", "-2", "-1", "", 0},
+        {"wrong_type", HASH, "thelock , T " STRING_CHANNEL, "!WRONGTYPE", "!WRONGTYPE", "", 0},
     };
     PLAY_SCRIPT(&release_grant, all);
 }

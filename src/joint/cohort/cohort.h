@@ -127,7 +127,7 @@ static inline struct hfi_cohort_call *hfi_cohort_call_of(const struct hfi_call *
 
 /* A kind for each base; "once": not reentrant. */
 extern const struct hfi_kind hfi_kind_cohort, hfi_kind_cohort_once, hfi_kind_cohort_fair,
-    hfi_kind_cohort_fair_once;
+    hfi_kind_cohort_fair_once, hfi_kind_cohort_string, hfi_kind_cohort_string_once;
 
 void hfi_cohorts_init(struct hfi_cohorts *cohorts, const struct hfi_mem *mem);
 void hfi_cohorts_clear(struct hfi_cohorts *cohorts);

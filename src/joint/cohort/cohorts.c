@@ -33,7 +33,7 @@ static struct hfi_cohort *make(struct hfi_cohorts *cohorts, const struct hfi_par
     cohort->yields = yields;
     cohort->limits = (struct hfi_cohort_limits){INT64_MAX, INT64_MAX};
     cohort->alarm.fire = hfi_cohort_alarm_fired;
-    cohort->key[0] = part->kind->stamped ? 's' : yields ? 'y' : 'n';
+    cohort->key[0] = part->kind->takes_stamp ? 's' : yields ? 'y' : 'n';
     memcpy(cohort->key + 1, part->name, part->name_len);
     cohort->key_len = 1 + part->name_len;
     hfi_list_init(&cohort->queue);

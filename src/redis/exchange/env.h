@@ -46,6 +46,7 @@ struct hfi_redis {
 
     struct hfi_poll_batch *poll_batch;
     struct hfi_late_copies *late_copies;
+    struct hfi_announcements *announcements; /* of losses: ours, and those of others */
 
     /* The keeper's thread only. */
     struct hfi_link renewals;                      /* in progress */

@@ -443,8 +443,11 @@ void hfi_string_write_release_of(const struct hfi_exchange *x, const char *name,
     hfi_command_bytes(command, "1", 1);
     hfi_name_key(&x->redis->names, name, name_len, command);
     hfi_command_bytes(command, token, token_len);
-    hfi_redis_write_publish(x->redis, command);
+    if (x->script == &hfi_script_string_break)
+        hfi_redis_write_publish(x->redis, command);
     add_channel_of(x->redis, name, name_len, command);
+    if (x->script != &hfi_script_string_break && hfi_redis_is_sharded(x->redis))
+        hfi_redis_write_publish(x->redis, command);
 }
 
 static void write_release(const struct hfi_redis *redis, const struct hfi_call *call, int64_t count,
@@ -787,6 +790,7 @@ const struct hfi_kind hfi_kind_string = {
     .reentrant = true,
     .exclusive = true,
     .stamped = true,
+    .takes_stamp = true,
     .engine_private = &string,
 };
 
@@ -796,6 +800,7 @@ const struct hfi_kind hfi_kind_string_nonreentrant = {
     .ops = &hfi_redis_string_ops,
     .exclusive = true,
     .stamped = true,
+    .takes_stamp = true,
     .engine_private = &string,
 };
 
@@ -807,5 +812,6 @@ const struct hfi_kind hfi_kind_string_spin = {
     .exclusive = true,
     .spins = true,
     .stamped = true,
+    .takes_stamp = true,
     .engine_private = &spin,
 };
