@@ -206,8 +206,10 @@ static void put_message(struct bytes *bytes, uint64_t *seed, int depth) {
         put(bytes, "\r\n", 2);
         break;
     case 2:
-        put(bytes, random_next(seed) % 2 == 0 ? "+OK\r\n" : "-ERR no\r\n",
-            random_next(seed) % 2 == 0 ? 5 : 9);
+        if (random_next(seed) % 2 == 0)
+            put(bytes, "+OK\r\n", 5);
+        else
+            put(bytes, "-ERR no\r\n", 9);
         break;
     case 3:
         put_line(bytes, random_next(seed) % 2 == 0 ? '$' : '*', -1);
