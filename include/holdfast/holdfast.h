@@ -167,8 +167,17 @@ typedef struct hf_client hf_client;
 #define HF_NO_DEFAULTS(X)
 
 typedef enum hf_log_level { HF_LOG_ERROR, HF_LOG_WARN, HF_LOG_INFO, HF_LOG_DEBUG } hf_log_level;
-/* Called on any thread. Must not call the library, nor block: no lease is renewed meanwhile. */
+/* Called on any thread, perhaps with mutexes of the library held. Must not call the library, nor
+ * block or wait for a mutex that is held while the library is called: no lease is renewed
+ * meanwhile. */
 typedef void (*hf_log_fn)(hf_log_level level, const char *message, void *user);
+
+/* Ends a synchronous wait from within: called on the waiting thread, without a mutex of the library,
+ * when a signal interrupts its sleep, and every HF_CHECK_MS while it waits or connects. True ends
+ * the wait: HF_ECANCELED, and nothing is held. In it, as in a callback, synchronous functions
+ * return HF_EDEADLK. It should return soon: other threads may depend on the waiting one. */
+#define HF_CHECK_MS 50
+typedef bool (*hf_check_fn)(void *user);
 
 /* Maps the address that a server or sentinel announces to one that reaches it. True: it wrote the
  * outputs (`ret_host`: HF_HOST_SIZE bytes); false: use `host` and `port`. Threads and limits: as
@@ -296,6 +305,14 @@ HF_API int hf_open(const char *url, const hf_options *options, hf_client **ret_c
  *          the client in its own thread.)
  * Errors:  HF_EDEADLK inside a callback. */
 HF_API int hf_close(hf_client *client);
+
+/* The same without blocking, also inside a callback. After HF_OK only handles and operations may be
+ * freed, and with HF_MANUAL_DISPATCH hf_dispatch() must be called, by one thread, until `callback`
+ * has run: it runs there, as the last one, and returns 1 then. Otherwise it runs on a thread of its
+ * own, and may be NULL. When it runs the client is gone, and it may call any function.
+ * Errors:  HF_ESYS no thread, HF_ECLOSED it closes already: nothing was done. */
+typedef void (*hf_close_fn)(void *user);
+HF_API int hf_close_start(hf_client *client, hf_close_fn callback, void *user);
 
 /* Is the server there, does it accept us, is it new enough? */
 HF_API int hf_ping(hf_client *client);
@@ -466,6 +483,8 @@ typedef struct hf_acquire_options {
      * that was delayed on its way can then release or lengthen a later hold. If two clients use it
      * at the same time, a lost reply can let both in. */
     const char *string_token;
+    hf_check_fn check; /* NULL: none. An operation (_start) with one is HF_EINVAL */
+    void *check_user;
 } hf_acquire_options;
 #define HF_STRING_TOKEN_MAX 1024
 
@@ -522,6 +541,13 @@ HF_API int hf_lock_acquire_with(hf_lock *lock, const hf_acquire_options *options
  *          held and renewed; HF_ENOMEM nothing was done. */
 HF_API int hf_lock_release(hf_lock *lock);
 HF_API int hf_lock_release_as(hf_lock *lock, hf_owner owner);
+
+/* For a hold whose owner cannot release it any more: it is no longer renewed, as that of a thread
+ * that has ended. It ends, and is reported lost, when hf_lock_remaining_ms_as() has passed, unless
+ * it is released, extended or acquired again before. A fixed lease stays as it is. Nothing is sent.
+ * Errors:  HF_ENOTOWNER not held; HF_ELOST the hold had already ended. */
+HF_API int hf_lock_forget(hf_lock *lock);
+HF_API int hf_lock_forget_as(hf_lock *lock, hf_owner owner);
 
 /* Makes the hold last at least `lease_ms` (1 to HF_LEASE_MAX_MS) from now; never shortens it.
  * Errors:  HF_ENOTOWNER not held; HF_ELOST the hold had already ended, or the name is now something
@@ -735,6 +761,15 @@ HF_API void hf_op_cancel(hf_op *op);
  *          callback. */
 HF_API int hf_op_wait(hf_op *op, int64_t wait_ms, hf_result *ret);
 
+/* Gives up an operation and frees its handle; never blocks.
+ * True: nobody will see its result. Its callback never runs, and nothing is written any more; what
+ * was written (`ret_info` and the like) is freed. A wait ends. What was acquired is released in the
+ * background, also if hf_close() comes next: one count of a lock, permits; an adopted hold is as
+ * after hf_lock_forget(). A release, an extension or a count-down is not undone. NULL is true, too.
+ * False: the callback has begun, or hf_op_wait() has returned its result. So the result is the
+ * caller's, and this was hf_op_free(). */
+HF_API bool hf_op_abandon(hf_op *op);
+
 /* Frees the handle; the operation goes on, and its callback still runs. */
 HF_API void hf_op_free(hf_op *op);
 
@@ -752,6 +787,8 @@ typedef struct hf_wait_options {
     size_t size;
     int64_t wait_ms;
     hf_cancel *cancel;
+    hf_check_fn check; /* NULL: none. An operation (_start) with one is HF_EINVAL */
+    void *check_user;
 } hf_wait_options;
 
 #define HF_WAIT_DEFAULTS(X) X(wait_ms, HF_FOREVER)
@@ -835,6 +872,8 @@ typedef struct hf_permits_options {
     int64_t wait_ms;
     int64_t lease_ms; /* HF_WATCHDOG, fixed, or HF_NO_LEASE */
     hf_cancel *cancel;
+    hf_check_fn check; /* NULL: none. An operation (_start) with one is HF_EINVAL */
+    void *check_user;
 } hf_permits_options;
 
 #define HF_PERMITS_DEFAULTS(X)                                                                     \

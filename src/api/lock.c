@@ -132,6 +132,8 @@ static int acquire_args(hf_lock *lock, const hf_acquire_options *given, bool asy
     args->wait_ms = options.wait_ms;
     args->lease_ms = options.lease_ms;
     args->cancel = options.cancel;
+    args->check = options.check;
+    args->check_user = options.check_user;
     args->acks = options.acks;
     args->spin = &lock->handle.spin;
     args->compact = async && options.owner == 0;
@@ -337,21 +339,8 @@ void hf_facts_free(hf_facts *facts) {
     hfi_facts_free(facts);
 }
 
-static void free_list(hf_holder **list, size_t len) {
-    for (size_t i = 0; i < len; i++) {
-        free(list[i]->owner);
-        free(list[i]->connection);
-        free(list[i]);
-    }
-    free(list);
-}
-
 void hf_lock_info_free(hf_lock_info *info) {
-    if (info == NULL)
-        return;
-    free_list(info->holders, info->holders_len);
-    free_list(info->waiters, info->waiters_len);
-    free(info);
+    hfi_lock_info_free(info);
 }
 
 /* ---- From local state ---- */
@@ -446,6 +435,24 @@ int hf_lock_handle(hf_lock *lock, hf_owner owner, char *ret, size_t size) {
     hfi_leave(handle->client, &entry);
     return err == HF_EINVAL ? hfi_invalid("the memory for the answer is too small")
                             : hfi_remember(err, NULL);
+}
+
+int hf_lock_forget_as(hf_lock *lock, hf_owner owner) {
+    struct hfi_entry entry;
+    hf_error error;
+    hfi_error_clear(&error);
+    int err = lock == NULL ? HF_EINVAL : hfi_enter(lock->handle.client, &entry);
+    if (err != HF_OK)
+        return hfi_remember(err, NULL);
+    const struct hfi_handle *handle = &lock->handle;
+    err = hfi_forget(&handle->client->core, handle->kind, handle->name, handle->name_len,
+                     owner != 0 ? owner : hf_owner_self(), &error);
+    hfi_leave(handle->client, &entry);
+    return hfi_remember(err, err == HF_ELOST ? &error : NULL);
+}
+
+int hf_lock_forget(hf_lock *lock) {
+    return hf_lock_forget_as(lock, 0);
 }
 
 /* ---- Asynchronous ---- */

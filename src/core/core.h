@@ -21,6 +21,8 @@
  * acquire.c, release.c, extend.c, adopt.c, break.c, queries.c   the verbs of locks
  * counter_ops.c                the verbs of ownerless objects
  * permits.c                    the verbs of permits, which are holds by their ids
+ * forget.c                     holds whose owners cannot release them any more
+ * abandon.c                    operations whose results nobody will see: undone
  * expired_release.c            releases at the server what was given up without a release
  * break_subscription.c         when the engine subscribes to breaks and surveys
  * survey_report.c              answers surveys: what this client holds and waits for
@@ -263,6 +265,12 @@ void hfi_expired_release_check(struct hfi_core *core);
 /* Begins with the list; no mutex may be held. */
 void hfi_expired_release_begin(struct hfi_core *core);
 void hfi_expired_release_stop(struct hfi_core *core); /* after the keeper has ended */
+
+/* ---- Forgetting (forget.c) ---- */
+
+/* The hold is not renewed any more. HF_OK, HF_ENOTOWNER, or HF_ELOST with a text. Any thread. */
+int hfi_forget(struct hfi_core *core, const struct hfi_kind *kind, const char *name,
+               size_t name_len, hf_owner owner, hf_error *error);
 
 /* ---- The core ---- */
 
