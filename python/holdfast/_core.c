@@ -8,7 +8,15 @@ static PyObject *version(PyObject *module, PyObject *none) {
     (void)module, (void)none;
     return PyUnicode_FromString(hf_version());
 }
-static PyMethodDef functions[] = {METHOD("version", version, METH_NOARGS), {0}};
+static PyObject *owner_new(PyObject *module, PyObject *none) {
+    (void)module, (void)none;
+    return PyLong_FromUnsignedLongLong(hf_owner_new());
+}
+static PyMethodDef functions[] = {
+    METHOD("version", version, METH_NOARGS),
+    METHOD("owner_new", owner_new, METH_NOARGS),
+    {0},
+};
 
 static int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **ret_type) {
     PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
@@ -18,7 +26,7 @@ static int add_type(PyObject *module, PyType_Spec *spec, PyTypeObject **ret_type
     if (ret_type != NULL)
         *ret_type = (PyTypeObject *)type;
     else
-        Py_DECREF(type);
+        DROP(type);
     return err;
 }
 
@@ -60,10 +68,10 @@ static int find_helpers(State *state) {
     state->lock_error = PyObject_GetAttrString(errors, "LockError");
     state->new_local = PyObject_GetAttrString(errors, "new_local");
     PyObject *main_thread = PyObject_CallMethod(errors, "main_thread", NULL);
-    Py_DECREF(errors);
+    DROP(errors);
     if (main_thread != NULL)
         state->main_thread = PyLong_AsUnsignedLong(main_thread);
-    Py_XDECREF(main_thread);
+    DROP(main_thread);
     if (PyErr_Occurred() || state->new_local == NULL)
         return -1;
     state->owners = PyObject_CallNoArgs(state->new_local);

@@ -64,6 +64,7 @@ typedef struct Client {
     bool manual, closed;
     unsigned generation; /* how many forks this process is away from the one that made it */
     hf_client *handle;   /* NULL: closed, or not opened here yet */
+    hf_client *closing;  /* by close_start(), until dispatch() has run its end */
     int fd;              /* an eventfd: a note is there */
     pthread_mutex_t mutex; /* of what follows; nothing is called while it is held */
     Op *done, **done_end;
@@ -163,6 +164,10 @@ extern const Verb hfpy_lock_acquire, hfpy_lock_release, hfpy_semaphore_acquire,
 
 /* _core_guard.c, _core_scope.c */
 extern PyType_Spec hfpy_hold_spec, hfpy_guard_spec, hfpy_scope_spec;
+
+/* References, to any struct that is an object; NULL is none. */
+#define KEEP(object) Py_XINCREF((PyObject *)(object))
+#define DROP(object) Py_XDECREF((PyObject *)(object))
 
 #define METHOD(name, function, flags) {name, (PyCFunction)(void (*)(void))(function), flags, NULL}
 

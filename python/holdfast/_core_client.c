@@ -115,16 +115,16 @@ static PyObject *client_new(PyTypeObject *type, PyObject *args, PyObject *kw) {
     self->state = PyType_GetModuleState(type);
     pthread_mutex_init(&self->mutex, NULL);
     empty_lists(self);
-    Py_INCREF(url);
+    KEEP(url);
     self->url = url;
-    Py_INCREF(options);
+    KEEP(options);
     self->options = options;
     self->manual = manual;
     self->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (self->fd < 0)
         PyErr_SetFromErrno(PyExc_OSError);
     if (self->fd < 0 || open_here(self) != HF_OK) {
-        Py_DECREF(self);
+        DROP(self);
         return NULL;
     }
     return (PyObject *)self;
@@ -143,7 +143,7 @@ static PyObject *fetch(Client *self) {
         hfpy_op_fetched(op);
         if (list != NULL && PyList_Append(list, (PyObject *)op) != 0)
             Py_CLEAR(list);
-        Py_DECREF(op); /* the library's */
+        DROP(op); /* the library's */
         op = next;
     }
     return list;
@@ -164,6 +164,30 @@ static PyObject *client_close(Client *self, PyObject *none) {
     if (err != HF_OK)
         return hfpy_fail_last(self->state, err, NULL);
     return fetch(self);
+}
+
+/* Runs in the last hf_dispatch(), so on a thread that waits for it. */
+static void on_closed(void *user) {
+    Client *self = user;
+    self->closing = NULL;
+}
+
+/* Of a manual client: dispatch() is to be called until `closing` is false. */
+static PyObject *client_close_start(Client *self, PyObject *none) {
+    (void)none;
+    hf_client *handle = self->handle;
+    self->handle = NULL;
+    self->closed = true;
+    if (handle != NULL) {
+        self->closing = handle;
+        int err = hf_close_start(handle, on_closed, self);
+        if (err != HF_OK) {
+            self->closing = NULL;
+            self->handle = handle;
+            return hfpy_fail_last(self->state, err, NULL);
+        }
+    }
+    Py_RETURN_NONE;
 }
 
 /* In a child: the parent's handle only loses its descriptors here. The mutex and the lists may have
@@ -206,7 +230,7 @@ static void client_dealloc(Client *self) {
         hf_close(handle);
         Py_END_ALLOW_THREADS
     }
-    Py_XDECREF(fetch(self));
+    DROP(fetch(self));
     while (self->notes != NULL) {
         Note *note = self->notes;
         self->notes = note->next;
@@ -215,20 +239,20 @@ static void client_dealloc(Client *self) {
     if (self->fd >= 0)
         close(self->fd);
     pthread_mutex_destroy(&self->mutex);
-    Py_XDECREF(self->url);
-    Py_XDECREF(self->options);
-    Py_XDECREF(self->hook);
+    DROP(self->url);
+    DROP(self->options);
+    DROP(self->hook);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
+    DROP(type);
 }
 
 /* ---- What the loop of asyncio calls ---- */
 
 static PyObject *client_dispatch(Client *self, PyObject *none) {
     (void)none;
-    if (hfpy_client_open(self) != HF_OK)
+    if (self->closing == NULL && hfpy_client_open(self) != HF_OK)
         return NULL;
-    hf_client *handle = self->handle;
+    hf_client *handle = self->closing != NULL ? self->closing : self->handle;
     int err;
     Py_BEGIN_ALLOW_THREADS
     err = hf_dispatch(handle, 0);
@@ -274,7 +298,7 @@ static PyObject *client_notes(Client *self, PyObject *none) {
         if (row == NULL || PyTuple_SetItem(row, 9, text) != 0 ||
             (list != NULL && PyList_Append(list, row) != 0))
             Py_CLEAR(list);
-        Py_XDECREF(row);
+        DROP(row);
         free(note);
         note = next;
     }
@@ -358,19 +382,33 @@ static PyObject *client_survey(Client *self, PyObject *args) {
     return hfpy_call(self, NULL, &survey, args);
 }
 
+static PyObject *client_closing(Client *self, void *none) {
+    (void)none;
+    return PyBool_FromLong(self->closing != NULL);
+}
+
+/* Wakes who waits for notes_fd(). */
+static PyObject *client_wake(Client *self, PyObject *none) {
+    (void)none;
+    eventfd_write(self->fd, 1);
+    Py_RETURN_NONE;
+}
+
 static PyObject *client_hook(Client *self, PyObject *hook) {
-    Py_INCREF(hook);
-    Py_XDECREF(self->hook);
+    KEEP(hook);
+    DROP(self->hook);
     self->hook = hook;
     Py_RETURN_NONE;
 }
 
 static PyMethodDef methods[] = {
     METHOD("close", client_close, METH_NOARGS),
+    METHOD("close_start", client_close_start, METH_NOARGS),
     METHOD("forked", client_forked, METH_NOARGS),
     METHOD("dispatch", client_dispatch, METH_NOARGS),
     METHOD("dispatch_fd", client_dispatch_fd, METH_NOARGS),
     METHOD("notes", client_notes, METH_NOARGS),
+    METHOD("wake", client_wake, METH_NOARGS),
     METHOD("notes_fd", client_notes_fd, METH_NOARGS),
     METHOD("metrics", client_metrics, METH_NOARGS),
     METHOD("stats", client_stats, METH_NOARGS),
@@ -385,7 +423,11 @@ static PyMemberDef members[] = {
     {"dropped", T_UINT, offsetof(Client, dropped), READONLY, NULL},
     {0},
 };
-static PyGetSetDef getset[] = {{"id", (getter)client_id, NULL, NULL, NULL}, {0}};
+static PyGetSetDef getset[] = {
+    {"id", (getter)client_id, NULL, NULL, NULL},
+    {"closing", (getter)client_closing, NULL, NULL, NULL},
+    {0},
+};
 static PyType_Slot slots[] = {
     {Py_tp_new, client_new},           {Py_tp_dealloc, client_dealloc},
     {Py_tp_traverse, client_traverse}, {Py_tp_clear, client_clear},

@@ -21,9 +21,9 @@ PyObject *hfpy_fail(PyObject *raise_for, int code, const hf_error *details, PyOb
     if (node != NULL && text != NULL)
         none = PyObject_CallFunction(raise_for, "iiOOO", code, known ? details->sys_errno : 0, node,
                                      text, name != NULL ? name : Py_None);
-    Py_XDECREF(none);
-    Py_XDECREF(node);
-    Py_XDECREF(text);
+    DROP(none);
+    DROP(node);
+    DROP(text);
     if (!PyErr_Occurred())
         PyErr_SetString(PyExc_SystemError, "an error of the library raised nothing");
     return NULL;
@@ -39,7 +39,7 @@ int hfpy_bytes_of(PyObject *name, PyObject **ret_bytes) {
     if (PyUnicode_Check(name)) {
         *ret_bytes = PyUnicode_AsUTF8String(name);
     } else if (PyBytes_Check(name)) {
-        Py_INCREF(name);
+        KEEP(name);
         *ret_bytes = name;
     } else {
         PyErr_SetString(PyExc_TypeError, "a name is a str, or bytes");
@@ -131,7 +131,7 @@ int hfpy_set_options(hf_options *options, PyObject *dict) {
 
 static int put(PyObject *dict, const char *name, PyObject *value) {
     int err = value != NULL ? PyDict_SetItemString(dict, name, value) : -1;
-    Py_XDECREF(value);
+    DROP(value);
     return err;
 }
 static int put_number(PyObject *dict, const char *name, uint64_t number) {
@@ -144,7 +144,7 @@ static PyObject *times_of(const hf_times *times) {
         PyObject *number = PyLong_FromUnsignedLongLong(times->buckets[i]);
         if (number == NULL || PyList_Append(buckets, number) != 0)
             Py_CLEAR(buckets);
-        Py_XDECREF(number);
+        DROP(number);
     }
     PyObject *dict = buckets != NULL ? PyDict_New() : NULL;
     if (dict == NULL || PyDict_SetItemString(dict, "buckets", buckets) != 0 ||
@@ -152,7 +152,7 @@ static PyObject *times_of(const hf_times *times) {
         put_number(dict, "sum_us", times->sum_us) != 0 ||
         put_number(dict, "max_us", times->max_us) != 0)
         Py_CLEAR(dict);
-    Py_XDECREF(buckets);
+    DROP(buckets);
     return dict;
 }
 
@@ -196,7 +196,7 @@ PyObject *hfpy_facts(const hf_facts *facts) {
         PyObject *row = Py_BuildValue("zzz", fact->name, fact->value, fact->why);
         if (row == NULL || PyList_Append(list, row) != 0)
             Py_CLEAR(list);
-        Py_XDECREF(row);
+        DROP(row);
     }
     return list;
 }

@@ -106,7 +106,7 @@ static PyObject *ids_of(const hf_permit_id *ids, int64_t len) {
         PyObject *id = PyUnicode_FromString(ids[i].text);
         if (id == NULL || PyList_Append(list, id) != 0)
             Py_CLEAR(list);
-        Py_XDECREF(id);
+        DROP(id);
     }
     return list;
 }
@@ -120,7 +120,7 @@ static int parse_id(PyObject *text, hf_permit_id *ret_id) {
     } else {
         PyErr_SetString(PyExc_ValueError, "the id of a permit has 32 hexadecimal digits");
     }
-    Py_DECREF(bytes);
+    DROP(bytes);
     return PyErr_Occurred() ? RAISED : HF_OK;
 }
 

@@ -60,9 +60,9 @@ static void forget(Hold *self) {
 static void hold_dealloc(Hold *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     forget(self);
-    Py_XDECREF((PyObject *)self->lock);
+    DROP(self->lock);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
+    DROP(type);
 }
 
 static PyType_Slot hold_slots[] = {{Py_tp_dealloc, hold_dealloc}, {0, NULL}};
@@ -73,7 +73,7 @@ static Hold *hold_new(Guard *self) {
     PyTypeObject *type = state_of(self)->hold;
     Hold *hold = (Hold *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (hold != NULL) {
-        Py_INCREF(self->lock);
+        KEEP(self->lock);
         hold->lock = self->lock;
     }
     return hold;
@@ -86,7 +86,7 @@ static Hold *hold_of(Guard *self) {
     PyObject *hold = PyObject_GetAttrString(self->local, "hold");
     if (hold == NULL && PyErr_ExceptionMatches(PyExc_AttributeError))
         PyErr_Clear();
-    Py_XDECREF(hold); /* the local's */
+    DROP(hold); /* the local's */
     return (Hold *)hold;
 }
 
@@ -99,7 +99,7 @@ static Hold *hold_of_or_new(Guard *self) {
         return hold;
     }
     int err = PyObject_SetAttrString(self->local, "hold", (PyObject *)hold);
-    Py_DECREF(hold);
+    DROP(hold);
     return err == 0 ? hold : NULL;
 }
 
@@ -112,12 +112,12 @@ static int owner_of_thread(State *state, uint64_t *ret_owner) {
         PyErr_Clear();
         owner = PyLong_FromUnsignedLongLong(hf_owner_new());
         if (owner == NULL || PyObject_SetAttrString(state->owners, "owner", owner) != 0) {
-            Py_XDECREF(owner);
+            DROP(owner);
             return RAISED;
         }
     }
     *ret_owner = PyLong_AsUnsignedLongLong(owner);
-    Py_DECREF(owner);
+    DROP(owner);
     return HF_OK;
 }
 
@@ -171,10 +171,10 @@ static int acquire_by_hook(Guard *self, const hf_acquire_options *options) {
     PyObject *owner = NULL;
     if (args != NULL)
         owner = hfpy_call(self->lock->client, self->lock, &hfpy_lock_acquire, args);
-    Py_XDECREF(args);
+    DROP(args);
     if (owner == NULL)
         return RAISED;
-    Py_DECREF(owner);
+    DROP(owner);
     return owner != Py_None ? HF_OK : HF_ETIMEDOUT;
 }
 
@@ -191,7 +191,7 @@ static int acquire(Guard *self, int64_t wait_ms, const char *token) {
     options.lease_ms = self->lease_ms;
     options.acks = self->acks;
     options.string_token = token;
-    Py_INCREF(hold);
+    KEEP(hold);
     int err = self->lock->client->manual ? acquire_by_hook(self, &options)
                                          : acquire_by_thread(self, &options);
     if (err == HF_OK) {
@@ -202,7 +202,7 @@ static int acquire(Guard *self, int64_t wait_ms, const char *token) {
         hold->owner = options.owner;
         hold->generation = self->lock->generation;
     }
-    Py_DECREF(hold);
+    DROP(hold);
     return err;
 }
 
@@ -243,7 +243,7 @@ static PyObject *guard_acquire(Guard *self, PyObject *args, PyObject *kw) {
     PyObject *chosen = bytes != NULL ? bytes : self->token;
     int err = acquire(self, is_blocking ? wait_ms : 0,
                       chosen != NULL ? PyBytes_AsString(chosen) : NULL);
-    Py_XDECREF(bytes);
+    DROP(bytes);
     return err == RAISED ? NULL : PyBool_FromLong(err == HF_OK);
 }
 
@@ -253,7 +253,7 @@ static PyObject *guard_enter(Guard *self, PyObject *none) {
                       self->token != NULL ? PyBytes_AsString(self->token) : NULL);
     if (err != HF_OK)
         return err == RAISED ? NULL : fail(self, err, NULL);
-    Py_INCREF(self);
+    KEEP(self);
     return (PyObject *)self;
 }
 
@@ -264,8 +264,8 @@ static int release_by_hook(Guard *self, uint64_t owner) {
     PyObject *none = NULL;
     if (args != NULL)
         none = hfpy_call(self->lock->client, self->lock, &hfpy_lock_release, args);
-    Py_XDECREF(args);
-    Py_XDECREF(none);
+    DROP(args);
+    DROP(none);
     return none != NULL ? HF_OK : RAISED;
 }
 
@@ -291,14 +291,14 @@ static PyObject *guard_release(Guard *self, PyObject *none) {
     if (hfpy_object_ready(self->lock) != HF_OK)
         return NULL;
     hold->count--;
-    Py_INCREF(hold);
+    KEEP(hold);
     int err = self->lock->client->manual ? release_by_hook(self, hold->owner)
                                          : release_by_thread(self, hold->owner);
     if (err == HF_ENOMEM || err == HF_EDEADLK)
         hold->count++;
     if (err == HF_ELOST || err == HF_ENOTOWNER)
         hold->count = 0;
-    Py_DECREF(hold);
+    DROP(hold);
     if (err == HF_OK)
         Py_RETURN_NONE;
     return err == RAISED ? NULL : fail_last(self, err);
@@ -320,9 +320,9 @@ static PyObject *guard_exit(Guard *self, PyObject *args) {
     PyErr_Fetch(&type, &value, &traceback);
     PyErr_NormalizeException(&type, &value, &traceback);
     none = PyObject_CallFunctionObjArgs(state->log_release, self->lock->name, value, NULL);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
+    DROP(type);
+    DROP(value);
+    DROP(traceback);
     return none;
 }
 
@@ -343,7 +343,7 @@ static int guard_init(Guard *self, PyObject *args, PyObject *kw) {
         PyErr_SetString(PyExc_TypeError, "a _core.Lock is needed, once");
         return -1;
     }
-    Py_INCREF(lock);
+    KEEP(lock);
     self->lock = (Object *)lock;
     self->lease_ms = lease_ms;
     self->wait_ms = wait_ms;
@@ -352,7 +352,7 @@ static int guard_init(Guard *self, PyObject *args, PyObject *kw) {
     self->raise_on_release_error = (char)raises;
     self->sleep_first = (char)sleep_first;
     PyObject *chosen = raise_for != Py_None ? raise_for : state->raise_for;
-    Py_INCREF(chosen);
+    KEEP(chosen);
     self->raise_for = chosen;
     if (token != Py_None && hfpy_bytes_of(token, &self->token) != HF_OK)
         return -1;
@@ -379,10 +379,10 @@ static void guard_dealloc(Guard *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     PyObject_GC_UnTrack(self);
     guard_clear(self);
-    Py_XDECREF(self->token);
-    Py_XDECREF((PyObject *)self->lock);
+    DROP(self->token);
+    DROP(self->lock);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
+    DROP(type);
 }
 
 /* This thread's owner, and how often it has acquired; None and 0: not held, as far as is known. */

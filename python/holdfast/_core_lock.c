@@ -68,7 +68,7 @@ static PyObject *parts_of(PyObject *parts, bool members, State *state) {
         if (!members) {
             hfpy_bytes_of(item, &kept);
         } else if (Py_TYPE(item) == state->lock) {
-            Py_INCREF(item);
+            KEEP(item);
             kept = item;
         } else {
             PyErr_SetString(PyExc_TypeError, "a member is a _core.Lock");
@@ -76,7 +76,7 @@ static PyObject *parts_of(PyObject *parts, bool members, State *state) {
         if (kept == NULL || PyTuple_SetItem(made, i, kept) != 0)
             Py_CLEAR(made);
     }
-    Py_XDECREF(tuple);
+    DROP(tuple);
     return made;
 }
 
@@ -114,13 +114,13 @@ static PyObject *lock_new(PyTypeObject *type, PyObject *args, PyObject *kw) {
     if ((spin != Py_None && !PyArg_ParseTuple(spin, "LLL", &a, &b, &c)) ||
         (cohort != Py_None && !PyArg_ParseTuple(cohort, "LL", &d, &e)) ||
         choose_parts(self, values, members) != HF_OK) {
-        Py_DECREF(self);
+        DROP(self);
         return NULL;
     }
     o->spin_first_ms = a, o->spin_factor = b, o->spin_max_ms = c;
     o->cohort_passes = d, o->cohort_ms = e;
     if (hfpy_object_ready(self) != HF_OK) {
-        Py_DECREF(self);
+        DROP(self);
         return NULL;
     }
     return (PyObject *)self;
@@ -290,7 +290,7 @@ static PyMethodDef methods[] = {
     ASK(lock, adopt),
     ASK(lock, release),
     ASK(lock, extend),
-    ASK(lock, break),
+    METHOD("break_", lock_break, METH_VARARGS),
     ASK(lock, is_locked),
     ASK(lock, is_mine),
     ASK(lock, hold_count),

@@ -22,10 +22,10 @@ Object *hfpy_object_new(PyTypeObject *type, PyObject *client, PyObject *name) {
         return NULL;
     Object *self = (Object *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (self == NULL) {
-        Py_XDECREF(bytes);
+        DROP(bytes);
         return NULL;
     }
-    Py_INCREF(client);
+    KEEP(client);
     self->client = (Client *)client;
     self->name = bytes;
     self->serial = atomic_fetch_add(&serials, 1);
@@ -43,11 +43,11 @@ static void drop_handle(Object *self) {
 void hfpy_object_dealloc(Object *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     drop_handle(self);
-    Py_XDECREF(self->parts);
-    Py_XDECREF(self->name);
-    Py_XDECREF((PyObject *)self->client);
+    DROP(self->parts);
+    DROP(self->name);
+    DROP(self->client);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
+    DROP(type);
 }
 
 /* Before every use: there is a handle, of this process. */
@@ -88,7 +88,7 @@ static PyObject *object_serial(Object *self, void *none) {
 }
 static PyObject *object_client(Object *self, void *none) {
     (void)none;
-    Py_INCREF(self->client);
+    KEEP(self->client);
     return (PyObject *)self->client;
 }
 PyGetSetDef hfpy_object_getset[] = {
@@ -136,7 +136,7 @@ static PyObject *listener_new(PyTypeObject *type, PyObject *args, PyObject *kw) 
     self->make = make_listener;
     self->destroy = destroy_listener;
     if (hfpy_object_ready(self) != HF_OK) {
-        Py_DECREF(self);
+        DROP(self);
         return NULL;
     }
     return (PyObject *)self;

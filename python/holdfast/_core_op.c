@@ -75,7 +75,7 @@ static void abandon(Op *self) {
         bool gone = hf_op_abandon(self->op);
         self->op = NULL;
         if (gone && hfpy_callback(self) != NULL)
-            Py_DECREF(self); /* the library's: nobody will fetch it */
+            DROP(self); /* the library's: nobody will fetch it */
     }
 }
 
@@ -104,14 +104,14 @@ static PyObject *wait_by_hook(Op *op) {
         abandon(op);
         return NULL;
     }
-    Py_DECREF(none);
+    DROP(none);
     return answer(op);
 }
 
 /* Waits for it, and steals the reference. */
 PyObject *hfpy_wait(Op *op) {
     PyObject *made = op->client->hook != NULL ? wait_by_hook(op) : wait_for_thread(op);
-    Py_DECREF(op);
+    DROP(op);
     return made;
 }
 
@@ -120,9 +120,9 @@ static Op *op_new(Client *client, Object *on, const Verb *verb) {
     Op *self = (Op *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (self == NULL)
         return NULL;
-    Py_INCREF(client);
+    KEEP(client);
     self->client = client;
-    Py_XINCREF(on);
+    KEEP(on);
     self->on = on;
     self->verb = verb;
     self->result = (hf_result)HF_RESULT_INIT;
@@ -136,14 +136,14 @@ PyObject *hfpy_call(Client *client, Object *on, const Verb *verb, PyObject *args
     if (op == NULL)
         return NULL;
     if (hfpy_callback(op) != NULL)
-        Py_INCREF(op); /* the library's, until it is fetched */
+        KEEP(op); /* the library's, until it is fetched */
     int err = verb->start(op, args);
     if (err != HF_OK) {
         if (err != RAISED)
             hfpy_fail_last(client->state, err, on != NULL ? on->name : NULL);
         if (hfpy_callback(op) != NULL)
-            Py_DECREF(op);
-        Py_DECREF(op);
+            DROP(op);
+        DROP(op);
         return NULL;
     }
     return client->manual && client->hook == NULL ? (PyObject *)op : hfpy_wait(op);
@@ -184,11 +184,11 @@ static void op_dealloc(Op *self) {
     hf_op_free(self->op);
     if (self->verb->free != NULL)
         self->verb->free(self);
-    Py_XDECREF(self->tag);
-    Py_XDECREF((PyObject *)self->on);
-    Py_XDECREF((PyObject *)self->client);
+    DROP(self->tag);
+    DROP(self->on);
+    DROP(self->client);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
+    DROP(type);
 }
 
 static PyMethodDef methods[] = {

@@ -30,7 +30,7 @@ static PyObject *scope_new(PyTypeObject *type, PyObject *args, PyObject *kw) {
     Scope *self = (Scope *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
     if (self == NULL)
         return NULL;
-    Py_INCREF(on);
+    KEEP(on);
     self->on = (Object *)on;
     self->of_permits = Py_TYPE(on) == state->permits;
     self->amount = amount;
@@ -42,7 +42,7 @@ static PyObject *scope_new(PyTypeObject *type, PyObject *args, PyObject *kw) {
 static PyObject *ask(Scope *self, const Verb *verb, PyObject *args) {
     PyObject *answer =
         args != NULL ? hfpy_call(self->on->client, self->on, verb, args) : NULL;
-    Py_XDECREF(args);
+    DROP(args);
     return answer;
 }
 
@@ -59,7 +59,7 @@ static PyObject *enter_permits(Scope *self) {
     PyObject *ids = ask(self, &hfpy_permits_acquire,
                         Py_BuildValue("(LLL)", self->amount, self->wait_ms, self->lease_ms));
     if (ids == Py_None) {
-        Py_DECREF(ids);
+        DROP(ids);
         return not_in_time(self);
     }
     self->ids = ids;
@@ -74,7 +74,7 @@ static PyObject *scope_enter(Scope *self, PyObject *none) {
     PyObject *got = ask(self, &hfpy_semaphore_acquire,
                         Py_BuildValue("(LL)", self->amount, self->wait_ms));
     if (got == NULL || got != Py_True) {
-        Py_XDECREF(got);
+        DROP(got);
         return got != NULL ? not_in_time(self) : NULL;
     }
     self->taken++;
@@ -87,7 +87,7 @@ static PyObject *release(Scope *self) {
     PyObject *ids = self->ids;
     self->ids = NULL;
     PyObject *args = PyList_AsTuple(ids);
-    Py_DECREF(ids);
+    DROP(ids);
     return ask(self, &hfpy_permits_release, args);
 }
 
@@ -105,18 +105,18 @@ static PyObject *scope_exit(Scope *self, PyObject *args) {
     PyErr_NormalizeException(&type, &value, &traceback);
     none = PyObject_CallFunctionObjArgs(self->on->client->state->log_release, self->on->name, value,
                                         NULL);
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(traceback);
+    DROP(type);
+    DROP(value);
+    DROP(traceback);
     return none;
 }
 
 static void scope_dealloc(Scope *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
-    Py_XDECREF(self->ids);
-    Py_XDECREF((PyObject *)self->on);
+    DROP(self->ids);
+    DROP(self->on);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
-    Py_DECREF(type);
+    DROP(type);
 }
 
 static PyMethodDef methods[] = {
