@@ -214,8 +214,8 @@ class Client(BaseClient):
             self._read()
 
 
-def _survey_args(pattern: Name | None, limit: float, times: bool) -> tuple[bytes | None, int, int]:
-    glob = pattern.encode() if isinstance(pattern, str) else pattern
+def _survey_args(pattern: Name | None, limit: float, times: bool) -> tuple[str | None, int, int]:
+    glob = pattern.decode() if isinstance(pattern, bytes) else pattern
     return glob, max(1, int(limit * 1000)), 0xF if times else 0x7
 
 
@@ -498,13 +498,14 @@ class _Counter:
         return f"<{type(self).__module__}.{type(self).__qualname__} {text_of(self.name)!r}>"
 
 
-class Semaphore(_Counter):
-    """Permits without owners: those of a dead process are gone for good. If that matters, use Permits."""
+class Semaphore(_core.Scope, _Counter):
+    """Permits without owners: those of a dead process are gone for good. If that matters, use Permits.
+    `with` takes one, and puts it back."""
 
     def __init__(self, client: Client, name: Name) -> None:
-        super().__init__(client, name)
+        _Counter.__init__(self, client, name)
         self._raw = _core.Semaphore(client._core, name)
-        self._scope = _core.Scope(self._raw, 1, _FOREVER, 0)
+        super().__init__(self._raw, 1, _FOREVER, 0)
 
     def try_set(self, permits: int, ttl: float | None = None) -> bool:
         """Sets the number, if there is no such semaphore yet; for `ttl` seconds, or for ever."""
@@ -536,13 +537,6 @@ class Semaphore(_Counter):
     def taken(self, permits: int = 1, timeout: float | None = None) -> _core.Scope:
         """For `with`: takes some, and puts them back."""
         return _core.Scope(self._raw, permits, ms(timeout, _FOREVER), 0)
-
-    def __enter__(self) -> Self:
-        self._scope.__enter__()
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._scope.__exit__(*exc)
 
 
 class Permits(_Counter):

@@ -115,6 +115,7 @@ static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_core", NULL, sizeof(State), functions, slots, traverse, clear, NULL,
 };
 
+PyMODINIT_FUNC PyInit__core(void);
 PyMODINIT_FUNC PyInit__core(void) {
     if (Py_Version >= 0x030C0000)
         slots[1] = (PyModuleDef_Slot){3, (void *)2};

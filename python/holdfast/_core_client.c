@@ -346,7 +346,7 @@ static int start_ping(Op *op, PyObject *args) {
         return RAISED;
     return hf_ping_start(op->client->handle, hfpy_callback(op), op, &op->op);
 }
-static const Verb ping = {start_ping, hfpy_answer_none, NULL, NULL};
+static const Verb ping = {start_ping, hfpy_answer_none, NULL, NULL, false};
 static PyObject *client_ping(Client *self, PyObject *args) {
     return hfpy_call(self, NULL, &ping, args);
 }
@@ -377,7 +377,7 @@ static PyObject *answer_survey(Op *op) {
 static void free_survey(Op *op) {
     hf_fleet_free(op->out.fleet);
 }
-static const Verb survey = {start_survey, answer_survey, NULL, free_survey};
+static const Verb survey = {start_survey, answer_survey, NULL, free_survey, false};
 static PyObject *client_survey(Client *self, PyObject *args) {
     return hfpy_call(self, NULL, &survey, args);
 }

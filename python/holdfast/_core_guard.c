@@ -165,7 +165,7 @@ static int acquire_by_thread(Guard *self, hf_acquire_options *options) {
 }
 
 static int acquire_by_hook(Guard *self, const hf_acquire_options *options) {
-    PyObject *args = Py_BuildValue("KLLiz", (unsigned long long)options->owner,
+    PyObject *args = Py_BuildValue("KLLiy", (unsigned long long)options->owner,
                                    (long long)options->wait_ms, (long long)options->lease_ms,
                                    options->acks, options->string_token);
     PyObject *owner = NULL;

@@ -136,9 +136,11 @@ static PyObject *answer_owner(Op *op) {
 static int start_acquire(Op *op, PyObject *args) {
     unsigned long long owner;
     long long wait_ms, lease_ms;
+    PyObject *token; /* bytes, or None */
     hf_acquire_options options = HF_ACQUIRE_INIT;
-    if (!PyArg_ParseTuple(args, "KLLiz", &owner, &wait_ms, &lease_ms, &options.acks,
-                          &options.string_token))
+    if (!PyArg_ParseTuple(args, "KLLiO", &owner, &wait_ms, &lease_ms, &options.acks, &token))
+        return RAISED;
+    if (token != Py_None && (options.string_token = PyBytes_AsString(token)) == NULL)
         return RAISED;
     options.owner = owner;
     options.wait_ms = wait_ms;

@@ -16,27 +16,25 @@ typedef struct Scope {
 } Scope;
 
 /* Scope(semaphore or permits, amount, wait_ms, lease_ms) */
-static PyObject *scope_new(PyTypeObject *type, PyObject *args, PyObject *kw) {
+static int scope_init(Scope *self, PyObject *args, PyObject *kw) {
     (void)kw;
     PyObject *on;
     long long amount, wait_ms, lease_ms;
     if (!PyArg_ParseTuple(args, "OLLL", &on, &amount, &wait_ms, &lease_ms))
-        return NULL;
-    State *state = PyType_GetModuleState(type);
-    if (Py_TYPE(on) != state->semaphore && Py_TYPE(on) != state->permits) {
-        PyErr_SetString(PyExc_TypeError, "a semaphore or permits are needed");
-        return NULL;
+        return -1;
+    State *state = PyType_GetModuleState(Py_TYPE(on));
+    if (state == NULL || self->on != NULL ||
+        (Py_TYPE(on) != state->semaphore && Py_TYPE(on) != state->permits)) {
+        PyErr_SetString(PyExc_TypeError, "a semaphore or permits are needed, once");
+        return -1;
     }
-    Scope *self = (Scope *)((allocfunc)PyType_GetSlot(type, Py_tp_alloc))(type, 0);
-    if (self == NULL)
-        return NULL;
     KEEP(on);
     self->on = (Object *)on;
     self->of_permits = Py_TYPE(on) == state->permits;
     self->amount = amount;
     self->wait_ms = wait_ms;
     self->lease_ms = lease_ms;
-    return (PyObject *)self;
+    return 0;
 }
 
 static PyObject *ask(Scope *self, const Verb *verb, PyObject *args) {
@@ -78,7 +76,9 @@ static PyObject *scope_enter(Scope *self, PyObject *none) {
         return got != NULL ? not_in_time(self) : NULL;
     }
     self->taken++;
-    return got;
+    DROP(got);
+    KEEP(self);
+    return (PyObject *)self;
 }
 
 static PyObject *release(Scope *self) {
@@ -125,9 +125,10 @@ static PyMethodDef methods[] = {
     {0},
 };
 static PyType_Slot slots[] = {
-    {Py_tp_new, scope_new},
+    {Py_tp_init, scope_init},
     {Py_tp_dealloc, scope_dealloc},
     {Py_tp_methods, methods},
     {0, NULL},
 };
-PyType_Spec hfpy_scope_spec = {"holdfast._core.Scope", sizeof(Scope), 0, Py_TPFLAGS_DEFAULT, slots};
+PyType_Spec hfpy_scope_spec = {"holdfast._core.Scope", sizeof(Scope), 0,
+                               Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
