@@ -11,6 +11,7 @@ import asyncio
 import functools
 import inspect
 import json
+import warnings
 import weakref
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -97,7 +98,8 @@ class Client(BaseClient):
     async def adopt(self, name: Name, handle: str, timeout: float | None = None, **options: Any) -> Lock:
         """Makes a hold that another client acquired this client's own: `handle` is its Lock.handle."""
         lock = Lock(self, name, timeout, **options)
-        lock._holds[lock._key()] = _Hold(await self._run(lock._raw.adopt(handle, lease_ms(timeout))))
+        owner = await self._ask(lock._raw.adopt, handle, lease_ms(timeout))
+        lock._holds[lock._key()] = _Hold(lock._raw, owner)
         return lock
 
     def listen(self, name: Name) -> Listener:
@@ -195,16 +197,24 @@ class Client(BaseClient):
 
 
 class _Hold:
-    __slots__ = ("cancelled", "count", "owner", "task")
+    """What a task has acquired; forgotten when the task ends, or the lock is collected."""
 
-    def __init__(self, owner: int) -> None:
+    __slots__ = ("cancelled", "count", "owner", "raw", "task")
+
+    def __init__(self, raw: _core.Lock, owner: int) -> None:
+        self.raw = raw
         self.owner = owner
         self.count = 1
         self.task: asyncio.Task[Any] | None = None
         self.cancelled = False
 
 
-_SHARED = object()
+    def __del__(self) -> None:
+        if self.count > 0 and not self.raw.client.closed and self.raw.remaining_ms(self.owner) > 0:
+            self.raw.forget(self.owner)
+            warnings.warn("a held lock was forgotten: it ends with its lease", ResourceWarning, stacklevel=2)
+
+
 _owners: weakref.WeakKeyDictionary[asyncio.Task[Any], int] = weakref.WeakKeyDictionary()
 
 
@@ -278,6 +288,8 @@ class Lock:
     def _key(self) -> Any:
         if self._generation != self.client._core.generation:  # holds are the parent's
             self._generation = self.client._core.generation
+            for hold in self._holds.values():
+                hold.count = 0
             self._holds.clear()
         task = asyncio.current_task()
         return self if self._shared or task is None else task
@@ -324,7 +336,7 @@ class Lock:
         if hold is not None and hold.owner == owner:
             hold.count += 1
         else:
-            self._holds[key] = _Hold(owner)
+            self._holds[key] = _Hold(self._raw, owner)
             self.lost.clear()
         if self._on_lost is not None:
             self._watch()
@@ -449,6 +461,7 @@ class Lock:
             task, hold.task = hold.task, None
             if hold.cancelled and task is not None:
                 del self._holds[self._key()]
+                hold.count = 0
                 # As asyncio.timeout(): our cancellation becomes an error, another's goes on.
                 ours = exc is None or isinstance(exc, asyncio.CancelledError)
                 if task.uncancel() == 0 and ours:

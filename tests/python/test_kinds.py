@@ -188,10 +188,10 @@ def test_latch(client, other):
 
 def test_quorum(new_server):
     servers = [new_server() for _ in range(3)]
-    for s in servers:
-        s.redis.set("holdfast-test", 1)
     url = " ".join(s.url for s in servers)
-    with holdfast.Client(url, restart_guard=0) as ours, holdfast.Client(url, restart_guard=0) as theirs:
+    with holdfast.Client(url, connect_timeout=0.5, restart_guard=0) as ours, holdfast.Client(
+        url, connect_timeout=0.5, restart_guard=0
+    ) as theirs:
         servers[0].stop()
         with ours.lock("x") as lock:
             assert not theirs.lock("x").acquire(blocking=False)
