@@ -44,10 +44,10 @@ struct hfi_dispatcher {
 
     /* Manual: asynchronous operations run on this executor, inside hf_dispatch(). */
     struct hfi_exec exec;
-    atomic_bool busy; /* a thread is in hf_dispatch() */
+    atomic_bool busy;    /* a thread is in hf_dispatch() */
     atomic_bool running; /* it runs what was due */
-    bool detached;    /* and does not use the engine any more. Guarded by close_mtx */
-    bool polling;     /* wake-ups of the executor go to wake_fd, for the application's poll */
+    bool detached;       /* and does not use the engine any more. Guarded by close_mtx */
+    bool polling;        /* wake-ups of the executor go to wake_fd, for the application's poll */
     int epoll_fd, wake_fd, timer_fd;
     struct pollfd *fds; /* room for what it polls itself */
     size_t fds_cap;
@@ -55,12 +55,7 @@ struct hfi_dispatcher {
 };
 
 /* Of hf_close_start(); close.c says what each means. */
-enum hfi_close_phase {
-    HFI_CLOSE_OPEN,
-    HFI_CLOSE_SETTLING,
-    HFI_CLOSE_DETACHED,
-    HFI_CLOSE_ENDED
-};
+enum hfi_close_phase { HFI_CLOSE_OPEN, HFI_CLOSE_SETTLING, HFI_CLOSE_DETACHED, HFI_CLOSE_ENDED };
 
 struct hfi_closing {
     atomic_int phase; /* enum hfi_close_phase; changed with close_mtx locked */

@@ -45,11 +45,6 @@
 #include "task/task.h"
 #include "task/thread_record.h"
 
-#define HASH_NONFATAL_OOM 1
-#define uthash_malloc(size) hfi_alloc(mem, size) /* a `mem` is in scope wherever a table changes */
-#define uthash_free(ptr, size) hfi_free(mem, ptr)
-#include <uthash.h>
-
 #include <sys/types.h>
 
 #define HFI_SHARDS 16

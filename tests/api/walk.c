@@ -61,6 +61,14 @@ static int stats(struct walk *w) {
     return hf_client_stats(w->client, &all);
 }
 
+/* In a child it stays the walk's. */
+static int close_start(struct walk *w) {
+    int err = hf_close_start(w->extra, NULL, NULL);
+    if (err == HF_OK)
+        w->extra = NULL;
+    return err;
+}
+
 static int fence_check(void) {
     hf_fence fence = HF_FENCE_INIT;
     return hf_fence_check(&fence, 1);
@@ -80,6 +88,7 @@ static int fence_check(void) {
     X(hf_client_metrics, CHILD_FORKED, hf_client_metrics(w->client, &w->made_text))                \
     X(hf_client_stats, CHILD_FORKED, stats(w))                                                     \
     X(hf_close, CHILD_ZERO, ENDS(hf_close, extra))                                                 \
+    X(hf_close_start, CHILD_FORKED, close_start(w))                                                \
     X(hf_deadlocks_free, CHILD_ANY, ENDS(hf_deadlocks_free, deadlocks))                            \
     X(hf_dispatch, CHILD_FORKED, hf_dispatch(w->manual, 1))                                        \
     X(hf_dispatch_fd, CHILD_FORKED, hf_dispatch_fd(w->manual))                                     \
@@ -132,6 +141,8 @@ static int fence_check(void) {
     X(hf_lock_facts, CHILD_FORKED, hf_lock_facts(w->lock, &w->made_facts))                         \
     X(hf_lock_facts_start, CHILD_FORKED,                                                           \
       hf_lock_facts_start(w->lock, &w->made_facts, NULL, NULL, &w->made_op))                       \
+    X(hf_lock_forget, CHILD_FORKED, hf_lock_forget(w->held))                                       \
+    X(hf_lock_forget_as, CHILD_FORKED, hf_lock_forget_as(w->held, w->owner))                       \
     X(hf_lock_free, CHILD_ANY, ENDS(hf_lock_free, lock))                                           \
     X(hf_lock_handle, CHILD_FORKED,                                                                \
       hf_lock_handle(w->held, w->owner, w->made_handle, sizeof w->made_handle))                    \
@@ -169,6 +180,7 @@ static int fence_check(void) {
     X(hf_lock_try, CHILD_FORKED, hf_lock_try(w->held))                                             \
     X(hf_lock_ttl_ms, CHILD_FORKED, hf_lock_ttl_ms(w->held, &w->value))                            \
     X(hf_lock_ttl_ms_start, CHILD_FORKED, hf_lock_ttl_ms_start(w->held, NULL, NULL, &w->made_op))  \
+    X(hf_op_abandon, CHILD_ANY, (w->yes = hf_op_abandon(w->op), w->op = NULL, 0))                  \
     X(hf_op_cancel, CHILD_ANY, (hf_op_cancel(w->op), 0))                                           \
     X(hf_op_free, CHILD_ANY, ENDS(hf_op_free, op))                                                 \
     X(hf_op_wait, CHILD_FORKED, hf_op_wait(w->op, BRIEF_MS, NULL))                                 \

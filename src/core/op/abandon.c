@@ -65,7 +65,8 @@ void hfi_op_undo(struct hf_op *op) {
 
 bool hfi_op_see(struct hf_op *op) {
     int unseen = HFI_OP_UNSEEN;
-    return atomic_compare_exchange_strong(&op->claim, &unseen, HFI_OP_SEEN) || unseen == HFI_OP_SEEN;
+    return atomic_compare_exchange_strong(&op->claim, &unseen, HFI_OP_SEEN) ||
+           unseen == HFI_OP_SEEN;
 }
 
 bool hfi_op_may_write_locked(const struct hf_op *op) {

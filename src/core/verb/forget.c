@@ -8,8 +8,7 @@
 
 int hfi_forget(struct hfi_core *core, const struct hfi_kind *kind, const char *name,
                size_t name_len, hf_owner owner, hf_error *error) {
-    struct hfi_shard *shard =
-        hfi_core_shard(core, name, hfi_kind_stem_len(kind, name, name_len));
+    struct hfi_shard *shard = hfi_core_shard(core, name, hfi_kind_stem_len(kind, name, name_len));
     bool is_new = false;
     int err = HF_ENOTOWNER;
     pthread_mutex_lock(&shard->mtx);

@@ -55,12 +55,11 @@ struct hfi_cohort_share {
 struct hfi_cohorts {
     pthread_mutex_t mtx;
     const struct hfi_mem *mem;
-    struct hfi_cohort *all; /* by name and kind; may still contain one without references */
+    struct hfi_table all; /* by name and kind; may still contain one without references */
 };
 
 struct hfi_cohort {
-    UT_hash_handle hh; /* guarded by the registry, as is `listed` */
-    bool listed;
+    struct hfi_keyed keyed; /* guarded by the registry */
     struct hfi_cohorts *cohorts;
     /* Its references are the cohort's: handles, operations, shares, its own operation in progress,
      * its alarm while set. */

@@ -26,11 +26,8 @@ static void write_place(char *place, const char *name, size_t name_len, hf_owner
     memcpy(place + name_len + 1, &owner, sizeof owner);
 }
 
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
 static struct hfi_ballot *find(struct hfi_quorum *quorum, const char *place, size_t place_len) {
-    struct hfi_ballot *ballot = NULL;
-    HASH_FIND(hh, quorum->table, place, place_len, ballot);
-    return ballot;
+    return hfi_ballot_of(hfi_table_find(&quorum->table, place, place_len));
 }
 
 struct hfi_ballot *hfi_ballot_find(struct hfi_quorum *quorum, const char *name, size_t name_len,
@@ -59,14 +56,6 @@ static void end_alarm_fired(struct hfi_alarm *alarm) {
     hfi_ballot_check(HFI_CONTAINER(alarm, struct hfi_ballot, end_alarm));
 }
 
-/* False: out of memory. */
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
-static bool insert(struct hfi_quorum *quorum, struct hfi_ballot *ballot) {
-    const struct hfi_mem *mem = quorum->mem;
-    HASH_ADD_KEYPTR(hh, quorum->table, ballot->place, ballot->place_len, ballot);
-    return ballot->hh.tbl != NULL;
-}
-
 struct hfi_ballot *hfi_ballot_get(struct hfi_quorum *quorum, const char *name, size_t name_len,
                                   hf_owner owner) {
     struct hfi_ballot *ballot = hfi_ballot_find(quorum, name, name_len, owner);
@@ -91,10 +80,7 @@ struct hfi_ballot *hfi_ballot_get(struct hfi_quorum *quorum, const char *name, s
     ballot->name_len = name_len;
     ballot->place_len = place_len;
     write_place(ballot->place, name, name_len, owner);
-    if (!insert(quorum, ballot)) {
-        hfi_free(quorum->mem, ballot);
-        return NULL;
-    }
+    hfi_table_add(quorum->mem, &quorum->table, &ballot->keyed, ballot->place, place_len);
     return ballot;
 }
 
@@ -121,15 +107,12 @@ void hfi_ballot_clear_alarms(struct hfi_ballot *ballot) {
     hfi_alarm_clear(keeper, &ballot->end_alarm);
 }
 
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
 void hfi_ballot_tidy(struct hfi_ballot *ballot) {
     struct hfi_quorum *quorum = ballot->quorum;
-    const struct hfi_mem *mem = quorum->mem;
-    if (ballot->hh.tbl == NULL || ballot->wanted || is_busy(ballot))
+    if (!hfi_keyed_is_in_table(&ballot->keyed) || ballot->wanted || is_busy(ballot))
         return;
     hfi_ballot_clear_alarms(ballot);
-    HASH_DEL(quorum->table, ballot);
-    ballot->hh.tbl = NULL;
+    hfi_table_remove(quorum->mem, &quorum->table, &ballot->keyed);
     hfi_ballot_unref(ballot);
 }
 

@@ -350,10 +350,11 @@ static void stop_requests(struct hfi_quorum *quorum) {
         struct hfi_request *request = HFI_CONTAINER(quorum->running.next, struct hfi_request, link);
         request->stop(request, HF_ECLOSED);
     }
-    struct hfi_ballot *ballot, *next;
-    HASH_ITER(hh, quorum->table, ballot, next) {
-        hfi_ballot_clear_alarms(ballot);
-        hfi_rounds_end(ballot, HF_ECLOSED);
+    struct hfi_keyed *next, *keyed = hfi_table_first(&quorum->table);
+    for (; keyed != NULL; keyed = next) {
+        next = hfi_table_next(&quorum->table, keyed);
+        hfi_ballot_clear_alarms(hfi_ballot_of(keyed));
+        hfi_rounds_end(hfi_ballot_of(keyed), HF_ECLOSED);
     }
 }
 
@@ -374,13 +375,11 @@ static void stop(struct hfi_engine *engine) {
     }
 }
 
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
 static void free_ballots(struct hfi_quorum *quorum) {
-    const struct hfi_mem *mem = quorum->mem;
-    struct hfi_ballot *ballot, *next;
-    HASH_ITER(hh, quorum->table, ballot, next) {
-        HASH_DEL(quorum->table, ballot);
-        hfi_free(mem, ballot);
+    struct hfi_keyed *keyed;
+    while ((keyed = hfi_table_first(&quorum->table)) != NULL) {
+        hfi_table_remove(quorum->mem, &quorum->table, keyed);
+        hfi_free(quorum->mem, hfi_ballot_of(keyed));
     }
 }
 

@@ -62,7 +62,7 @@ struct hfi_quorum {
     struct hfi_link stops;    /* requests to cancel */
     bool stopped;             /* guarded by inbox_mtx: takes no new requests */
     struct hfi_link finished; /* member ops whose operation has completed */
-    struct hfi_ballot *table; /* by place */
+    struct hfi_table table;   /* of ballots, by place */
     struct hfi_link running;  /* requests that have begun */
     atomic_size_t member_ops; /* in progress */
 
@@ -179,7 +179,7 @@ struct hfi_round {
 
 /* What one owner has of one lock at all servers. */
 struct hfi_ballot {
-    UT_hash_handle hh;
+    struct hfi_keyed keyed;
     int refs; /* the table's, its request's, one for each member op */
     struct hfi_quorum *quorum;
     hf_owner owner;
@@ -210,6 +210,11 @@ struct hfi_ballot *hfi_ballot_get(struct hfi_quorum *quorum, const char *name, s
                                   hf_owner owner);
 void hfi_ballot_ref(struct hfi_ballot *ballot);
 void hfi_ballot_unref(struct hfi_ballot *ballot);
+/* An entry of the quorum's table; NULL is fine. */
+static inline struct hfi_ballot *hfi_ballot_of(struct hfi_keyed *keyed) {
+    return keyed != NULL ? HFI_CONTAINER(keyed, struct hfi_ballot, keyed) : NULL;
+}
+
 /* Removes it from the table if nothing needs it any more. */
 void hfi_ballot_tidy(struct hfi_ballot *ballot);
 /* Begin a member op for a vote that has none; the first extends it with a token wish. False: out of

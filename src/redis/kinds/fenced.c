@@ -38,7 +38,7 @@ static void write_extend(const struct hfi_redis *redis, const struct hfi_call *c
 }
 
 /* If acquired: one, the count, the token and the time. All other replies are the plain lock's. */
-static int read_acquire(const struct hfi_call *call, const redisReply *reply,
+static int read_acquire(const struct hfi_call *call, const struct hfi_reply *reply,
                         struct hfi_acquire_answer *ret) {
     if (reply->elements != 4) {
         int err = hfi_plain_read_acquire(call, reply, ret);

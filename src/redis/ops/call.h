@@ -119,7 +119,7 @@ static inline struct hfi_call_state *hfi_state_around(struct hfi_exchange *x) {
 }
 
 /* The reply of a call's exchange that has succeeded. */
-static inline const redisReply *hfi_answer_of(struct hfi_call *call) {
+static inline const struct hfi_reply *hfi_answer_of(struct hfi_call *call) {
     return hfi_exchange_reply(&hfi_state_of(call)->exchange);
 }
 

@@ -218,7 +218,7 @@ static bool has_just_taken_over(const struct renew_script *renew_script) {
     return since_ms != 0 && x->sent_ms - since_ms < x->redis->renew_every_ms;
 }
 
-static int read_native_answer(struct renew_script *renew_script, const redisReply *reply) {
+static int read_native_answer(struct renew_script *renew_script, const struct hfi_reply *reply) {
     const struct hfi_exchange *x = &renew_script->exchange;
     struct hfi_renewal_item *item = item_of(renew_script, 0);
     int answer = hfi_native_renewal_read(reply);
@@ -230,7 +230,7 @@ static int read_native_answer(struct renew_script *renew_script, const redisRepl
 }
 
 /* HF_OK, or HF_EPROTO without having changed anything. */
-static int read_answers(struct renew_script *renew_script, const redisReply *reply) {
+static int read_answers(struct renew_script *renew_script, const struct hfi_reply *reply) {
     if (is_native(renew_script))
         return read_native_answer(renew_script, reply);
     if (reply->elements != renew_script->len + 1)
@@ -289,8 +289,8 @@ static bool same_name(const struct hfi_renewal_item *a, const struct hfi_renewal
 }
 
 /* Whether an error reply starts with this code. */
-static bool starts_with(const redisReply *reply, const char *word) {
-    return reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, word, strlen(word)) == 0;
+static bool starts_with(const struct hfi_reply *reply, const char *word) {
+    return reply->type == HFI_REPLY_ERROR && strncmp(reply->str, word, strlen(word)) == 0;
 }
 
 /* The server refused several holds at once, perhaps because of one of them. If it ran a part of the
@@ -299,7 +299,7 @@ static bool must_split(const struct renew_script *renew_script) {
     const struct hfi_req *req = renew_script->exchange.req;
     enum hfi_remedy remedy;
     if (renew_script->exchange.err == HF_OK || renew_script->len == 1 || req == NULL ||
-        req->reply == NULL || ((const redisReply *)req->reply)->type != REDIS_REPLY_ERROR)
+        req->reply == NULL || ((const struct hfi_reply *)req->reply)->type != HFI_REPLY_ERROR)
         return false;
     hfi_error_of_reply(req->reply, NULL, &remedy);
     return remedy == HFI_REMEDY_NONE || starts_with(req->reply, "TRYAGAIN ");

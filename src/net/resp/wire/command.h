@@ -1,8 +1,7 @@
 /* Commands as bytes: RESP arrays of bulk strings, written straight into one buffer through the
- * client's allocator. Small ones need no allocation. (hiredis formats only whole arguments, with
- * malloc. Names here are built from pieces, and this is on the path of every lock.) */
-#ifndef HFI_REDIS_WIRE_COMMAND_H
-#define HFI_REDIS_WIRE_COMMAND_H
+ * client's allocator. Small ones need no allocation. An argument may be built from pieces. */
+#ifndef HFI_NET_RESP_WIRE_COMMAND_H
+#define HFI_NET_RESP_WIRE_COMMAND_H
 
 #include "base/mem.h"
 

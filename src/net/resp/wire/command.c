@@ -1,11 +1,11 @@
 /*
  * Commands as bytes.
  *
- * Used by exchanges and by the pub/sub registry, on any thread; a command lives on the stack of the
+ * Used by greetings, by exchanges and by the pub/sub registry, on any thread; a command lives on the stack of the
  * function that sends it. The argument count comes first on the wire but is known last, so open
  * leaves HEAD_ROOM bytes for it, and close moves the arguments up to it.
  */
-#include "redis/wire/command.h"
+#include "net/resp/wire/command.h"
 
 #include "base/number.h"
 
