@@ -84,11 +84,13 @@ def test_fork_while_a_thread_waits(server, tmp_path):
         while client.stats()["waits"] < 3: pass
         for _ in range(20):
             if (pid := os.fork()) == 0:
-                ok = not client.lock("x").acquire(blocking=False) and client.lock("y").acquire()
-                os._exit(0 if ok else 1)
+                with client.lock("y"):
+                    os._exit(1 if client.lock("x").acquire(blocking=False) else 0)
             assert os.waitpid(pid, 0)[1] == 0
             client.lock("y").break_lock()
-        print("well")
+        client.lock("x").break_lock()
+        print("well", flush=True)
+        os._exit(0)
     """, server.url)
     assert out == "well\n"
 
@@ -143,13 +145,13 @@ def test_asyncio_in_a_child(server, tmp_path):
 def test_multiprocessing(server, tmp_path, method):
     """An exact counter, which only the lock protects."""
     out = run(tmp_path, """
-        import multiprocessing, os, sys
+        import multiprocessing, os, pathlib, sys
         import holdfast
         client = holdfast.Client(os.environ["SERVER"])
         def add(path):
             for _ in range(25):
                 with client.lock("counter"):
-                    number = int(open(path).read())
+                    number = int(pathlib.Path(path).read_text())
                     with open(path, "w") as file: file.write(str(number + 1))
         if __name__ == "__main__":
             path = sys.argv[2]
@@ -158,7 +160,7 @@ def test_multiprocessing(server, tmp_path, method):
             workers = [context.Process(target=add, args=(path,)) for _ in range(4)]
             for w in workers: w.start()
             for w in workers: w.join()
-            print([w.exitcode for w in workers], open(path).read())
+            print([w.exitcode for w in workers], pathlib.Path(path).read_text())
     """, method, str(tmp_path / "counter"), SERVER=server.url)
     assert out == "[0, 0, 0, 0] 100\n"
 
@@ -170,7 +172,7 @@ def test_multiprocessing(server, tmp_path, method):
 def test_celery_prefork(server, tmp_path):
     """A client made at import, 4 workers, 100 tasks that add one under the lock."""
     (tmp_path / "tasks.py").write_text(textwrap.dedent("""
-        import os
+        import os, pathlib
         from celery import Celery
         import holdfast
         url = "redis+socket://" + os.environ["SOCKET"]
@@ -181,7 +183,7 @@ def test_celery_prefork(server, tmp_path):
         @app.task
         @client.lock("counter")
         def add(path):
-            number = int(open(path).read())
+            number = int(pathlib.Path(path).read_text())
             with open(path, "w") as file:
                 file.write(str(number + 1))
     """))
@@ -355,23 +357,23 @@ def test_end_of_a_process(server, tmp_path, end):
 @pytest.mark.skipif(sys.version_info < (3, 12), reason="a GIL of its own needs Python 3.12")
 def test_interpreter_with_a_gil_of_its_own(server, tmp_path):
     out = run(tmp_path, """
-        import sys, threading
+        import pathlib, sys, threading
         import holdfast
         try:
             import _interpreters as interpreters
         except ImportError:
             import _xxsubinterpreters as interpreters
         code = f'''
-import sys
+import pathlib, sys
 sys.path[:] = {sys.path!r}
 import holdfast
 with holdfast.Client({sys.argv[1]!r}) as client:
     for _ in range(20):
         with client.lock("x"):
-            n = int(open({sys.argv[2]!r}).read())
+            n = int(pathlib.Path({sys.argv[2]!r}).read_text())
             with open({sys.argv[2]!r}, "w") as file: file.write(str(n + 1))
 '''
-        open(sys.argv[2], "w").write("0")
+        pathlib.Path(sys.argv[2]).write_text("0")
         ids = [interpreters.create() for _ in range(3)]
         errors = []
         def work(i):
@@ -381,6 +383,6 @@ with holdfast.Client({sys.argv[1]!r}) as client:
         for t in threads: t.start()
         for t in threads: t.join()
         for i in ids: interpreters.destroy(i)
-        print(errors, open(sys.argv[2]).read())
+        print(errors, pathlib.Path(sys.argv[2]).read_text())
     """, server.url, str(tmp_path / "counter"))
     assert out == "[] 60\n"
