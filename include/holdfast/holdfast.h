@@ -556,6 +556,30 @@ HF_API int hf_lock_forget_as(hf_lock *lock, hf_owner owner);
 HF_API int hf_lock_extend(hf_lock *lock, int64_t lease_ms);
 HF_API int hf_lock_extend_as(hf_lock *lock, hf_owner owner, int64_t lease_ms);
 
+typedef enum hf_extend_mode {
+    HF_EXTEND_RAISE, /* to at least `lease_ms` from now, like hf_lock_extend() */
+    HF_EXTEND_SET,   /* to `lease_ms` from now, even if that is sooner; not renewed any more */
+    HF_EXTEND_ADD    /* by `lease_ms`, in one step at the server */
+} hf_extend_mode;
+
+typedef struct hf_extend_options {
+    size_t size;
+    hf_owner owner;   /* 0: this thread; an operation needs one */
+    int64_t lease_ms; /* 1 to HF_LEASE_MAX_MS */
+    hf_extend_mode mode;
+} hf_extend_options;
+
+#define HF_EXTEND_DEFAULTS(X) X(mode, HF_EXTEND_RAISE)
+#define HF_EXTEND_INIT HF_INIT(hf_extend_options, HF_EXTEND_DEFAULTS)
+
+/* Extends as `mode` says. SET and ADD are for plain, fair and string locks with any flags but
+ * HF_COHORT, on one server of a kind that runs scripts; else HF_ENOTSUP. They are sent once. If the
+ * answer to a SET is lost, the hold is trusted only until the sooner of both ends, and further
+ * extensions are HF_EUNKNOWN while it may still arrive (`cmd_timeout_ms`). A renewal that is under
+ * way during a SET can lengthen the lease at the server. `ret` may be NULL.
+ * Errors:  those of hf_lock_extend(). */
+HF_API int hf_lock_extend_with(hf_lock *lock, const hf_extend_options *options, hf_result *ret);
+
 /* Makes a hold that another client acquired this client's own, even if that one has ended. Its
  * handle is "uuid:number": hf_client_id(), a colon, the owner (of a Java thread "id:threadId").
  * From then on it is renewed here, or has a fixed lease of `lease_ms`, which never shortens it, and
@@ -733,6 +757,8 @@ HF_API int hf_lock_release_start(hf_lock *lock, hf_owner owner, hf_callback call
                                  hf_op **ret_op);
 HF_API int hf_lock_extend_start(hf_lock *lock, hf_owner owner, int64_t lease_ms,
                                 hf_callback callback, void *user, hf_op **ret_op);
+HF_API int hf_lock_extend_with_start(hf_lock *lock, const hf_extend_options *options,
+                                     hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_lock_adopt_start(hf_lock *lock, const char *handle, int64_t lease_ms,
                                hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_lock_break_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op);
@@ -1289,6 +1315,7 @@ HF_API void hf_text_free(char *text);
 HF_INIT_FUNCTION(hf_options, HF_OPTIONS_DEFAULTS)
 HF_INIT_FUNCTION(hf_lock_options, HF_LOCK_DEFAULTS)
 HF_INIT_FUNCTION(hf_acquire_options, HF_ACQUIRE_DEFAULTS)
+HF_INIT_FUNCTION(hf_extend_options, HF_EXTEND_DEFAULTS)
 HF_INIT_FUNCTION(hf_result, HF_NO_DEFAULTS)
 HF_INIT_FUNCTION(hf_wait_options, HF_WAIT_DEFAULTS)
 HF_INIT_FUNCTION(hf_permits_options, HF_PERMITS_DEFAULTS)

@@ -152,6 +152,25 @@ static int extend_args(hf_lock *lock, hf_owner owner, int64_t lease_ms, struct h
     return err;
 }
 
+static int extend_with_args(hf_lock *lock, const hf_extend_options *given, bool async,
+                            struct hfi_op_args *args) {
+    hf_extend_options options = HF_EXTEND_INIT;
+    hf_error error;
+    if (given == NULL)
+        return hfi_invalid("an extension needs a lease of 1 ms to ten years");
+    int err = hfi_versioned_read(&hfi_versioned_extend_options, given, &options, &error);
+    if (err != HF_OK)
+        return hfi_remember(err, &error);
+    if (options.mode < HF_EXTEND_RAISE || options.mode > HF_EXTEND_ADD)
+        return hfi_invalid("an extension's mode must be one of HF_EXTEND_...");
+    err = async ? check_named(options.owner) : HF_OK;
+    if (err == HF_OK)
+        err = extend_args(lock, options.owner, options.lease_ms, args);
+    if (err == HF_OK)
+        args->extend_mode = options.mode;
+    return err;
+}
+
 /* A token of this client is its owner and the bits of its stamp. Any other stands for itself, under
  * an owner of its own. */
 static int adopt_token_args(hf_lock *lock, const char *token, int64_t lease_ms,
@@ -270,6 +289,16 @@ int hf_lock_extend_as(hf_lock *lock, hf_owner owner, int64_t lease_ms) {
 
 int hf_lock_extend(hf_lock *lock, int64_t lease_ms) {
     return hf_lock_extend_as(lock, 0, lease_ms);
+}
+
+int hf_lock_extend_with(hf_lock *lock, const hf_extend_options *options, hf_result *ret) {
+    struct hfi_op_args args;
+    hf_error error;
+    int err = hfi_versioned_check(&hfi_versioned_result, ret, &error);
+    if (err != HF_OK)
+        return hfi_remember(err, &error);
+    err = extend_with_args(lock, options, false, &args);
+    return err != HF_OK ? err : hfi_run_sync(lock->handle.client, &args, ret);
 }
 
 int hf_lock_adopt(hf_lock *lock, const char *handle, int64_t lease_ms, hf_result *ret) {
@@ -484,6 +513,13 @@ int hf_lock_extend_start(hf_lock *lock, hf_owner owner, int64_t lease_ms, hf_cal
     if (err == HF_OK)
         err = extend_args(lock, owner, lease_ms, &args);
     return hfi_start(handle_of(lock), err, &args, callback, user, ret_op);
+}
+
+int hf_lock_extend_with_start(hf_lock *lock, const hf_extend_options *options, hf_callback callback,
+                              void *user, hf_op **ret_op) {
+    struct hfi_op_args args;
+    return hfi_start(handle_of(lock), extend_with_args(lock, options, true, &args), &args, callback,
+                     user, ret_op);
 }
 
 int hf_lock_adopt_start(hf_lock *lock, const char *handle, int64_t lease_ms, hf_callback callback,

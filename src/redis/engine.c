@@ -512,6 +512,7 @@ const struct hfi_call_ops hfi_redis_lock_ops = {
     .acquire = hfi_acquire,
     .release = hfi_release,
     .extend = hfi_extend,
+    .set_lease = hfi_set_lease,
     .adopt = hfi_adopt,
     .break_holds = hfi_break,
     .ask = hfi_ask,

@@ -61,6 +61,24 @@ static int stats(struct walk *w) {
     return hf_client_stats(w->client, &all);
 }
 
+static hf_extend_options for_a_minute(struct walk *w) {
+    hf_extend_options options = HF_EXTEND_INIT;
+    options.owner = w->owner;
+    options.mode = HF_EXTEND_SET;
+    options.lease_ms = 60000;
+    return options;
+}
+
+static int extend_with(struct walk *w) {
+    hf_extend_options options = for_a_minute(w);
+    return hf_lock_extend_with(w->held, &options, NULL);
+}
+
+static int extend_with_start(struct walk *w) {
+    hf_extend_options options = for_a_minute(w);
+    return hf_lock_extend_with_start(w->held, &options, NULL, NULL, &w->made_op);
+}
+
 /* In a child it stays the walk's. */
 static int close_start(struct walk *w) {
     int err = hf_close_start(w->extra, NULL, NULL);
@@ -138,6 +156,8 @@ static int fence_check(void) {
     X(hf_lock_extend_as, CHILD_FORKED, hf_lock_extend_as(w->held, w->owner, 60000))                \
     X(hf_lock_extend_start, CHILD_FORKED,                                                          \
       hf_lock_extend_start(w->held, w->owner, 60000, NULL, NULL, &w->made_op))                     \
+    X(hf_lock_extend_with, CHILD_FORKED, extend_with(w))                                           \
+    X(hf_lock_extend_with_start, CHILD_FORKED, extend_with_start(w))                               \
     X(hf_lock_facts, CHILD_FORKED, hf_lock_facts(w->lock, &w->made_facts))                         \
     X(hf_lock_facts_start, CHILD_FORKED,                                                           \
       hf_lock_facts_start(w->lock, &w->made_facts, NULL, NULL, &w->made_op))                       \

@@ -200,6 +200,7 @@ struct hfi_op_args {
     enum hfi_query query;
     unsigned wanted;    /* survey */
     int64_t token_wish; /* extend */
+    hf_extend_mode extend_mode;
     enum hfi_object_op object_op;
     bool yes_or_no;
     int64_t amount, ttl_ms;

@@ -209,6 +209,7 @@ static const struct hfi_redis_kind fair = {
     .channel = channel,
     .waiting = &hfi_wait_fair_queue,
     .renewer = &hfi_renewer_hash,
+    .lease = &hfi_script_lease,
     .give_up = &hfi_script_fair_give_up,
     .write_give_up = write_give_up,
     .read_give_up = read_give_up,

@@ -69,6 +69,7 @@ static const struct hfi_redis_kind fenced = {
     .waiting = &hfi_wait_subscribe,
     .yields_after_release = true,
     .renewer = &hfi_renewer_hash,
+    .lease = &hfi_script_lease,
     .extend = &hfi_script_fenced_extend,
     .write_extend = write_extend,
 };

@@ -135,6 +135,9 @@ struct hfi_redis_kind {
     bool yields_after_release;
 
     const struct hfi_renewer *renewer;
+    /* Sets a lease or adds to it; its arguments are those of the renewer's script for one hold, and
+     * the mode. NULL: not offered. */
+    const struct hfi_script *lease;
 
     /* If it has tokens: extends one hold, with a wished token. */
     const struct hfi_script *extend;

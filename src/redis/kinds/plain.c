@@ -208,6 +208,7 @@ const struct hfi_redis_kind hfi_plain = {
     .waiting = &hfi_wait_subscribe,
     .yields_after_release = true,
     .renewer = &hfi_renewer_hash,
+    .lease = &hfi_script_lease,
 };
 
 const struct hfi_kind hfi_kind_plain = {

@@ -743,6 +743,7 @@ const struct hfi_call_ops hfi_redis_string_ops = {
     .acquire = acquire,
     .release = release,
     .extend = hfi_extend,
+    .set_lease = hfi_set_lease,
     .adopt = adopt,
     .break_holds = hfi_break,
     .ask = ask,
@@ -763,7 +764,7 @@ const struct hfi_call_ops hfi_redis_string_ops = {
     .read_acquire = read_acquire, .write_release = write_release,                                  \
     .read_chosen_release = hfi_string_read_release, .find_holder = find_holder,                    \
     .holder_query = "GET", .write_break = write_break, .read_chosen_break = read_break,            \
-    .channel = channel, .renewer = &renewer
+    .channel = channel, .renewer = &renewer, .lease = &hfi_script_string_lease
 
 static const struct hfi_redis_kind string = {
     STRING_LOCK,

@@ -188,6 +188,7 @@ void hfi_release(struct hfi_call *call);
  * need not be asked. */
 void hfi_confirm_extension(struct hfi_call *call);
 void hfi_extend(struct hfi_call *call);
+void hfi_set_lease(struct hfi_call *call);
 /* Renews the hold in one exchange, and ends with this count. */
 void hfi_extend_to(struct hfi_call *call, int64_t count);
 void hfi_adopt(struct hfi_call *call);
