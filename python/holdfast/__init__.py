@@ -31,6 +31,7 @@ from ._common import (
     kind_of,
     lease_ms,
     ms,
+    restart_mode,
     values_of,
 )
 from ._errors import (
@@ -289,7 +290,7 @@ class Lock(_core.Guard):
     """
 
     _reentrant = False
-    _errors: Callable[..., None] | None = None
+    _raise: Callable[..., None] | None = None
     _sleep_first = False
 
     def __init__(
@@ -331,13 +332,14 @@ class Lock(_core.Guard):
             raise_on_release_error,
             acks_of(acks),
             None,
-            self._errors,
+            self._raise,
             self._sleep_first,
         )
         self.client = client
         self.name = name
         self.timeout = timeout
         self.kind = kind
+        self._restart = restart_mode(kind, _values is not None or _members is not None)
         self.lost = Lost(self)
         self._on_lost = on_lost
         client._read()
@@ -353,28 +355,32 @@ class Lock(_core.Guard):
     def _held(self, what: str) -> int:
         owner = self._owner
         if owner is None:
-            self._raise_not_owned(f"cannot {what} a lock that is not held here")
+            raise self._not_owned(f"cannot {what} a lock that is not held here")
         return owner
 
-    def _raise_not_owned(self, text: str) -> Any:
-        if self._errors is not None:
-            self._errors(_core.ENOTOWNER, 0, "", text, None)
-        raise LockNotOwnedError(text, code="ENOTOWNER", lock_name=text_of(self.name))
+    def _not_owned(self, text: str) -> Exception:
+        return self._error(LockNotOwnedError(text, code="ENOTOWNER", lock_name=text_of(self.name)))
+
+    def _error(self, error: HoldfastError) -> Exception:
+        """For holdfast.redis, whose errors are also redis-py's."""
+        return error
 
     def _leased(self, what: str) -> int:
         owner = self._held(what)
         if self.timeout is None:
-            self._raise_not_owned(f"cannot {what} a lock without a timeout: the watchdog renews it")
+            text = f"cannot {what} a lock without a timeout: the watchdog renews it"
+            raise self._error(LockError(text, lock_name=text_of(self.name)))
         return owner
 
     def extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
         """Adds to what is left of the timeout; or, with `replace_ttl`, sets it."""
-        self._raw.extend(self._leased("extend"), ms(additional_time, 0), 1 if replace_ttl else 2)
+        mode = _core.EXTEND_SET if replace_ttl else _core.EXTEND_ADD
+        self._raw.extend(self._leased("extend"), ms(additional_time, 0), mode)
         return True
 
     def reacquire(self) -> Literal[True]:
         """Starts the timeout anew."""
-        self._raw.extend(self._leased("reacquire"), self._lease_ms, 1)
+        self._raw.extend(self._leased("reacquire"), self._lease_ms, self._restart)
         return True
 
     @property
@@ -388,9 +394,7 @@ class Lock(_core.Guard):
         self._held("rely on")
         if self.remaining <= at_least:
             text = self.lost.reason or "the hold has ended, or ends too soon"
-            if self._errors is not None:
-                self._errors(_core.ELOST, 0, "", text, None)
-            raise LockLostError(text, code="ELOST", lock_name=text_of(self.name))
+            raise self._error(LockLostError(text, code="ELOST", lock_name=text_of(self.name)))
 
     @property
     def fence_token(self) -> int:
@@ -407,11 +411,11 @@ class Lock(_core.Guard):
     def owned(self) -> bool:
         """Whether the server says that this thread holds it."""
         owner = self._owner
-        return owner is not None and self._raw.is_mine(owner)
+        return owner is not None and bool(self._raw.is_mine(owner))
 
     def locked(self) -> bool:
         """Whether the server says that anybody holds it."""
-        return self._raw.is_locked()
+        return bool(self._raw.is_locked())
 
     def ttl(self) -> float | None:
         """Seconds until it frees itself; None: it is free, or has no end."""
@@ -420,7 +424,7 @@ class Lock(_core.Guard):
 
     def break_lock(self) -> bool:
         """Ends every hold, whoever has it. Returns whether there was one."""
-        return self._raw.break_()
+        return bool(self._raw.break_())
 
     def inspect(self) -> dict[str, Any]:
         """Holders and waiters, as the server sees them."""
@@ -509,16 +513,16 @@ class Semaphore(_core.Scope, _Counter):
 
     def try_set(self, permits: int, ttl: float | None = None) -> bool:
         """Sets the number, if there is no such semaphore yet; for `ttl` seconds, or for ever."""
-        return self._raw.try_set(permits, ms(ttl, 0))
+        return bool(self._raw.try_set(permits, ms(ttl, 0)))
 
     def acquire(self, permits: int = 1, blocking: bool = True, timeout: float | None = None) -> bool:
-        return self._raw.acquire(permits, ms(timeout, _FOREVER) if blocking else 0)
+        return bool(self._raw.acquire(permits, ms(timeout, _FOREVER) if blocking else 0))
 
     def release(self, permits: int = 1) -> None:
         self._raw.release(permits)
 
     def release_if_exists(self, permits: int = 1) -> bool:
-        return self._raw.release_if_exists(permits)
+        return bool(self._raw.release_if_exists(permits))
 
     def add(self, delta: int) -> None:
         """Changes the number of permits; it may become negative."""
@@ -526,13 +530,13 @@ class Semaphore(_core.Scope, _Counter):
 
     def drain(self) -> int:
         """Takes all that are free, and returns how many."""
-        return self._raw.drain()
+        return int(self._raw.drain())
 
     def available(self) -> int:
-        return self._raw.available()
+        return int(self._raw.available())
 
     def delete(self) -> bool:
-        return self._raw.delete()
+        return bool(self._raw.delete())
 
     def taken(self, permits: int = 1, timeout: float | None = None) -> _core.Scope:
         """For `with`: takes some, and puts them back."""
@@ -554,7 +558,7 @@ class Permits(_Counter):
 
     def try_set(self, number: int) -> bool:
         """Sets the number, taken ones included, if there are no such permits yet."""
-        return self._raw.try_set(number)
+        return bool(self._raw.try_set(number))
 
     def set(self, number: int) -> None:
         self._raw.set(number)
@@ -573,7 +577,8 @@ class Permits(_Counter):
     ) -> list[str] | None:
         """Takes some, all or none, and returns their ids; None if the wait was over."""
         lease = _FOREVER if no_expiry else lease_ms(timeout)
-        return self._raw.acquire(count, ms(blocking_timeout, _FOREVER) if blocking else 0, lease)
+        ids: list[str] | None = self._raw.acquire(count, ms(blocking_timeout, _FOREVER) if blocking else 0, lease)
+        return ids
 
     def taken(self, count: int = 1, blocking_timeout: float | None = None, timeout: float | None = None) -> _core.Scope:
         """For `with`: takes some, gives their ids, and puts them back. Safe with signals that raise."""
@@ -597,20 +602,20 @@ class Permits(_Counter):
         return self._raw.remaining_ms(permit_id) / 1000
 
     def available(self) -> int:
-        return self._raw.available()
+        return int(self._raw.available())
 
     def total(self) -> int:
-        return self._raw.total()
+        return int(self._raw.total())
 
     def count_taken(self) -> int:
-        return self._raw.taken()
+        return int(self._raw.taken())
 
     def expire(self, ttl: float) -> bool:
         """Lets all of it expire. Returns whether it existed."""
-        return self._raw.expire(ms(ttl, 0))
+        return bool(self._raw.expire(ms(ttl, 0)))
 
     def delete(self) -> bool:
-        return self._raw.delete()
+        return bool(self._raw.delete())
 
     def _trouble(self, owner: int, event: LossEvent) -> None:
         if self._on_lost is not None:
@@ -626,21 +631,21 @@ class Latch(_Counter):
 
     def try_set(self, count: int) -> bool:
         """Closes an open latch. Returns whether it was open."""
-        return self._raw.try_set(count)
+        return bool(self._raw.try_set(count))
 
     def count_down(self) -> None:
         self._raw.count_down()
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until it is open. Returns whether it is."""
-        return self._raw.wait(ms(timeout, _FOREVER))
+        return bool(self._raw.wait(ms(timeout, _FOREVER)))
 
     def count(self) -> int:
-        return self._raw.count()
+        return int(self._raw.count())
 
     def delete(self) -> bool:
         """Ends all waits."""
-        return self._raw.delete()
+        return bool(self._raw.delete())
 
 
 class Listener:

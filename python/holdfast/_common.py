@@ -60,8 +60,16 @@ class Options(TypedDict, total=False):
 _SECONDS = {"command_timeout": "cmd_timeout_ms"} | {
     name: name + "_ms"
     for name in (
-        "connect_timeout failover_timeout watchdog max_hold ping fair_wait restart_guard report_after ack_timeout"
-    ).split()
+        "connect_timeout",
+        "failover_timeout",
+        "watchdog",
+        "max_hold",
+        "ping",
+        "fair_wait",
+        "restart_guard",
+        "report_after",
+        "ack_timeout",
+    )
 }
 _ACKS = {"all": _core.ACKS_ALL, "report": _core.ACKS_REPORT, "off": _core.ACKS_OFF}
 _FLAGS = {"tls_insecure": _core.TLS_INSECURE, "sleep_at_once": _core.SLEEP_AT_ONCE}
@@ -123,6 +131,12 @@ def kind_of(kind: str) -> tuple[int, int]:
         base |= _KINDS[word][0]
         flags |= _KINDS[word][1]
     return base, flags
+
+
+def restart_mode(kind: str, made_of_others: bool) -> int:
+    """How a lease starts anew. Where the library cannot set it, it can raise it."""
+    can_set = not made_of_others and not {"read", "write", "cohort"} & set(kind.split("+"))
+    return _core.EXTEND_SET if can_set else _core.EXTEND_RAISE
 
 
 def ms(seconds: float | None, none: int) -> int:

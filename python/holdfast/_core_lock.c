@@ -191,15 +191,18 @@ OF_NAME(break, hfpy_answer_bool)
 OF_NAME(is_locked, hfpy_answer_bool)
 OF_NAME(ttl_ms, hfpy_answer_int)
 
-/* extend(owner, lease_ms, how): how is HF_EXTEND_... */
+/* extend(owner, lease_ms, mode) */
 static int start_extend(Op *op, PyObject *args) {
     unsigned long long owner;
     long long lease_ms;
-    int how;
-    if (!PyArg_ParseTuple(args, "KLi", &owner, &lease_ms, &how))
+    int mode;
+    hf_extend_options options = HF_EXTEND_INIT;
+    if (!PyArg_ParseTuple(args, "KLi", &owner, &lease_ms, &mode))
         return RAISED;
-    return hfpy_extend_start(op->on->handle.lock, owner, lease_ms, how, hfpy_callback(op), op,
-                             &op->op);
+    options.owner = owner;
+    options.lease_ms = lease_ms;
+    options.mode = (hf_extend_mode)mode;
+    return hf_lock_extend_with_start(op->on->handle.lock, &options, hfpy_callback(op), op, &op->op);
 }
 VERB(lock, extend, start_extend, hfpy_answer_none, NULL, NULL, false)
 

@@ -24,7 +24,7 @@ class Pump:
         self._greenlet: Any = None
 
     def _run(self, fd: int) -> None:
-        from gevent.socket import wait_read
+        from gevent.socket import wait_read  # type: ignore[import-untyped,unused-ignore]
 
         while self._core.dispatch_fd() == fd:
             wait_read(fd)
@@ -33,8 +33,8 @@ class Pump:
                     op.tag.set()
 
     def wait(self, op: _core.Op) -> None:
-        import gevent
-        from gevent.event import Event
+        import gevent  # type: ignore[import-untyped,unused-ignore]
+        from gevent.event import Event  # type: ignore[import-untyped,unused-ignore]
 
         op.tag = event = Event()
         fd = self._core.dispatch_fd()

@@ -26,6 +26,7 @@ from ._common import (
     kind_of,
     lease_ms,
     ms,
+    restart_mode,
     values_of,
 )
 from ._errors import (
@@ -270,6 +271,7 @@ class Lock:
         self.name = name
         self.timeout = timeout
         self.kind = kind
+        self._restart = restart_mode(kind, _values is not None or _members is not None)
         self.blocking = blocking
         self.blocking_timeout = blocking_timeout
         self.raise_on_release_error = raise_on_release_error
@@ -354,13 +356,13 @@ class Lock:
 
     async def extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
         """Adds to what is left of the timeout; or, with `replace_ttl`, sets it."""
-        how = 1 if replace_ttl else 2
+        how = _core.EXTEND_SET if replace_ttl else _core.EXTEND_ADD
         await self.client._ask(self._raw.extend, self._leased("extend"), ms(additional_time, 0), how)
         return True
 
     async def reacquire(self) -> Literal[True]:
         """Starts the timeout anew."""
-        await self.client._ask(self._raw.extend, self._leased("reacquire"), self._lease_ms, 1)
+        await self.client._ask(self._raw.extend, self._leased("reacquire"), self._lease_ms, self._restart)
         return True
 
     @property

@@ -9,7 +9,7 @@ redis.asyncio.Redis().lock("x", lock_class=holdfast.redis.AsyncLock)
 from __future__ import annotations
 
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 import redis.exceptions as _redis
@@ -107,7 +107,7 @@ def _options_of(keywords: dict[str, Any], tls: bool) -> Options:
                 made[ours] = _text(keywords[theirs])
         if keywords.get("ssl_cert_reqs") in ("none", 0):
             made["tls_insecure"] = True
-    return Options(**made)  # type: ignore[typeddict-item]
+    return cast("Options", made)
 
 
 _clients: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
@@ -141,7 +141,7 @@ class Lock(_Lock):
     """For redis.Redis().lock(..., lock_class=holdfast.redis.Lock). `sleep` is not needed: waiters of this
     library are woken, and look for a lock of redis-py every 50 to 250 ms."""
 
-    _errors = staticmethod(_raise_for)
+    _raise = staticmethod(_raise_for)
     _sleep_first = True
 
     def __init__(
@@ -174,6 +174,9 @@ class Lock(_Lock):
     def _token(self) -> bytes | None:
         owner = self._owner
         return None if owner is None else self._raw.handle(owner).encode("utf-8", "surrogateescape")
+
+    def _error(self, error: _errors.HoldfastError) -> Exception:
+        return _translate(error)
 
     def extend(self, additional_time: float, replace_ttl: bool = False) -> Any:
         try:
@@ -224,7 +227,7 @@ class AsyncLock(_asyncio.Lock):
         hold = self._holds.get(self)
         return None if hold is None else self._raw.handle(hold.owner).encode("utf-8", "surrogateescape")
 
-    async def acquire(  # type: ignore[override]
+    async def acquire(
         self,
         blocking: bool | None = None,
         blocking_timeout: float | None = None,

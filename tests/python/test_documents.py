@@ -11,9 +11,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import wait_until
 
 import holdfast
+from conftest import wait_until
 
 TOP = Path(os.environ.get("HF_SOURCE_DIR", Path(__file__).parents[2]))
 DOCUMENT = (TOP / "docs/python.md").read_text()

@@ -7,9 +7,9 @@ import itertools
 import threading
 
 import pytest
-from conftest import wait_until
 
 import holdfast
+from conftest import wait_until
 
 KINDS = ["plain", "fair", "spin", "fenced", "string", "cohort", "fair+cohort", "string+spin", "string+cohort"]
 

@@ -6,9 +6,9 @@ import logging
 import threading
 
 import pytest
-from conftest import wait_until
 
 import holdfast
+from conftest import wait_until
 
 
 def delete(server, client, name):

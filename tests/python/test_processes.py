@@ -13,6 +13,7 @@ import textwrap
 import urllib.request
 
 import pytest
+
 from conftest import SOAK, wait_until
 
 HANG_S = 60

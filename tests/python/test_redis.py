@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import socket
 import subprocess
 import sys
 import tarfile
@@ -16,10 +17,10 @@ from pathlib import Path
 import pytest
 import redis
 import redis.asyncio
-from conftest import Server
 
 import holdfast
 import holdfast.redis
+from conftest import Server
 
 SOURCE = "8.1.0"  # The version whose tests are the judge.
 
@@ -82,7 +83,6 @@ def test_connection_settings_carry_over(new_server):
 
 @pytest.fixture
 def new_server(tmp_path):
-    from conftest import Server
 
     made = []
 
@@ -173,7 +173,11 @@ def test_redis_pys_own_tests(server, sources, tmp_path):
         pytest.skip(f"redis-py {SOURCE} is not installed")
     (tmp_path / "holdfast_plugin.py").write_text(textwrap.dedent(PLUGIN))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "holdfast_plugin", "-p", "no:cacheprovider", "-rA"]
-    command += [f"--redis-url={server.url}?db=9", "tests/test_lock.py", "tests/test_asyncio/test_lock.py"]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    server.redis.config_set("port", port)  # Over a Unix socket its fixtures wait for other servers.
+    command += [f"--redis-url=redis://127.0.0.1:{port}/9", "tests/test_lock.py", "tests/test_asyncio/test_lock.py"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     done = subprocess.run(command, cwd=sources, env=environment, capture_output=True, text=True)
     outcomes = re.findall(r"^(PASSED|FAILED|ERROR) tests/([^\s\[]+)", done.stdout, re.MULTILINE)

@@ -15,9 +15,9 @@ import time
 import warnings
 
 import pytest
-from conftest import SOAK, wait_until
 
 import holdfast
+from conftest import SOAK, wait_until
 
 
 class Bang(BaseException):
@@ -113,7 +113,7 @@ def test_raising_signals_leave_nothing(client, server, number):
         interrupt(scene, 20000 // 6 if SOAK else 150, after)
     gc.collect()
     wait_until(lambda: left(client, server) == [], "the end of all holds")
-    assert client.stats()["acquired"] > 0 or "with_a_semaphore" == scene.__name__
+    assert client.stats()["acquired"] > 0 or scene.__name__ == "with_a_semaphore"
 
 
 def left(client, server):
@@ -128,7 +128,10 @@ def left(client, server):
     return keys
 
 
-@pytest.mark.parametrize("kind", ["plain", "fair", "string", "cohort", "group", "all_of", "semaphore", "permits", "latch"])
+WAITS = ["plain", "fair", "string", "cohort", "group", "all_of", "semaphore", "permits", "latch"]
+
+
+@pytest.mark.parametrize("kind", WAITS)
 def test_ctrl_c_ends_a_wait(server, kind):
     """In a process of its own, whose main thread waits."""
     program = """
@@ -231,13 +234,15 @@ def test_held_lock_is_renewed(server):
 
 def test_cycles_are_collected(server):
     client = holdfast.Client(server.url)
-    lock = client.lock("x", on_lost=lambda event: lock)
+    events = []
+    lock = client.lock("x", on_lost=events.append)
+    events.append(lock)
     lock.itself = lock
     client.itself = client
     with lock:
         pass
     core = client._core
-    del client, lock
+    del client, lock, events
     gc.collect()
     assert core.closed
 
