@@ -290,7 +290,6 @@ class Lock(_core.Guard):
     """
 
     _reentrant = False
-    _raise: Callable[..., None] | None = None
     _sleep_first = False
 
     def __init__(
@@ -332,7 +331,7 @@ class Lock(_core.Guard):
             raise_on_release_error,
             acks_of(acks),
             None,
-            self._raise,
+            self._raises(),
             self._sleep_first,
         )
         self.client = client
@@ -349,6 +348,10 @@ class Lock(_core.Guard):
     def __repr__(self) -> str:
         state = "held" if self._owner is not None else "not held"
         return f"<{type(self).__module__}.{type(self).__qualname__} {text_of(self.name)!r} ({state})>"
+
+    def _raises(self) -> Callable[..., None] | None:
+        """What the C code calls instead of _errors.raise_for(), for holdfast.redis."""
+        return None
 
     # ---- While it is held ----
 

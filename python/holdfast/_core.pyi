@@ -4,6 +4,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, Self, final
 
+from typing_extensions import disjoint_base
+
 ACKS_ALL: Final[int]
 ACKS_OFF: Final[int]
 ACKS_REPORT: Final[int]
@@ -167,6 +169,7 @@ class Listener(_Object):
     def __new__(cls, client: Client, name: str | bytes | None, /) -> Self: ...
     def close(self) -> None: ...
 
+@disjoint_base
 class Guard:
     def __init__(
         self,
@@ -208,6 +211,7 @@ class Guard:
         /,
     ) -> None: ...
 
+@disjoint_base
 class Scope:
     def __init__(self, on: Semaphore | Permits, amount: int, wait_ms: int, lease_ms: int, /) -> None: ...
     def __enter__(self) -> Any: ...

@@ -20,6 +20,7 @@ from . import asyncio as _asyncio
 from ._common import Options
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from types import TracebackType
     from typing import Self
 
@@ -141,7 +142,6 @@ class Lock(_Lock):
     """For redis.Redis().lock(..., lock_class=holdfast.redis.Lock). `sleep` is not needed: waiters of this
     library are woken, and look for a lock of redis-py every 50 to 250 ms."""
 
-    _raise = staticmethod(_raise_for)
     _sleep_first = True
 
     def __init__(
@@ -174,6 +174,9 @@ class Lock(_Lock):
     def _token(self) -> bytes | None:
         owner = self._owner
         return None if owner is None else self._raw.handle(owner).encode("utf-8", "surrogateescape")
+
+    def _raises(self) -> Callable[..., None]:
+        return _raise_for
 
     def _error(self, error: _errors.HoldfastError) -> Exception:
         return _translate(error)
