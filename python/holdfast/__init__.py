@@ -323,7 +323,7 @@ class Lock(_core.Guard):
         )
         super().__init__(
             raw,
-            lease_ms(timeout),
+            self._lease_of(timeout),
             ms(blocking_timeout, _FOREVER),
             blocking,
             self._reentrant,
@@ -348,6 +348,9 @@ class Lock(_core.Guard):
     def __repr__(self) -> str:
         state = "held" if self._owner is not None else "not held"
         return f"<{type(self).__module__}.{type(self).__qualname__} {text_of(self.name)!r} ({state})>"
+
+    def _lease_of(self, timeout: float | None) -> int:
+        return lease_ms(timeout)
 
     def _raises(self) -> Callable[..., None] | None:
         """What the C code calls instead of _errors.raise_for(), for holdfast.redis."""
@@ -378,7 +381,8 @@ class Lock(_core.Guard):
     def extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
         """Adds to what is left of the timeout; or, with `replace_ttl`, sets it."""
         mode = _core.EXTEND_SET if replace_ttl else _core.EXTEND_ADD
-        self._raw.extend(self._leased("extend"), ms(additional_time, 0), mode)
+        lease = self._lease_of(additional_time) if replace_ttl else ms(additional_time, 0)
+        self._raw.extend(self._leased("extend"), lease, mode)
         return True
 
     def reacquire(self) -> Literal[True]:

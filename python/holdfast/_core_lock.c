@@ -214,7 +214,8 @@ static int start_inspect(Op *op, PyObject *args) {
 }
 static PyObject *answer_inspect(Op *op) {
     char *text = NULL;
-    int err = hf_lock_info_json(op->out.info, &text);
+    int err = hf_lock_info_json(op->out.info, PyBytes_AsString(op->on->name),
+                                (size_t)PyBytes_Size(op->on->name), &text);
     if (err != HF_OK)
         return hfpy_fail_last(op->client->state, err, op->on->name);
     PyObject *made = PyUnicode_FromString(text);

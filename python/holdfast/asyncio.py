@@ -262,7 +262,7 @@ class Lock:
             None if spin is None else (ms(spin[0], 0), int(spin[1]), ms(spin[2], 0)),
             None if cohort is None else (cohort[0], ms(cohort[1], 0)),
         )
-        self._lease_ms = lease_ms(timeout)
+        self._lease_ms = self._lease_of(timeout)
         self._acks = acks_of(acks)
         self._holds: weakref.WeakKeyDictionary[Any, _Hold] = weakref.WeakKeyDictionary()
         self._shared = not thread_local
@@ -312,6 +312,9 @@ class Lock:
             )
         return owner
 
+    def _lease_of(self, timeout: float | None) -> int:
+        return lease_ms(timeout)
+
     def _new_owner(self) -> int:
         return 0  # drawn by the library
 
@@ -356,8 +359,9 @@ class Lock:
 
     async def extend(self, additional_time: float, replace_ttl: bool = False) -> Literal[True]:
         """Adds to what is left of the timeout; or, with `replace_ttl`, sets it."""
-        how = _core.EXTEND_SET if replace_ttl else _core.EXTEND_ADD
-        await self.client._ask(self._raw.extend, self._leased("extend"), ms(additional_time, 0), how)
+        mode = _core.EXTEND_SET if replace_ttl else _core.EXTEND_ADD
+        lease = self._lease_of(additional_time) if replace_ttl else ms(additional_time, 0)
+        await self.client._ask(self._raw.extend, self._leased("extend"), lease, mode)
         return True
 
     async def reacquire(self) -> Literal[True]:

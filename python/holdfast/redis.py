@@ -17,7 +17,7 @@ import redis.exceptions as _redis
 from . import Client, _errors
 from . import Lock as _Lock
 from . import asyncio as _asyncio
-from ._common import Options
+from ._common import Options, lease_ms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -127,6 +127,12 @@ def _client_of(theirs: Any, cls: Any) -> Any:
     return made
 
 
+def _lease_of(timeout: float | None) -> int:
+    """redis-py's `timeout` is the most that the key lives. Our leases are the least: up to some milliseconds less."""
+    lease = lease_ms(timeout)
+    return lease - 5 if lease > 50 else lease
+
+
 class _Local:
     """redis-py's `lock.local`: what it has is the token."""
 
@@ -174,6 +180,9 @@ class Lock(_Lock):
     def _token(self) -> bytes | None:
         owner = self._owner
         return None if owner is None else self._raw.handle(owner).encode("utf-8", "surrogateescape")
+
+    def _lease_of(self, timeout: float | None) -> int:
+        return _lease_of(timeout)
 
     def _raises(self) -> Callable[..., None]:
         return _raise_for
@@ -225,6 +234,9 @@ class AsyncLock(_asyncio.Lock):
             **options,
         )
         self.local = _Local(self)
+
+    def _lease_of(self, timeout: float | None) -> int:
+        return _lease_of(timeout)
 
     def _token(self) -> bytes | None:
         hold = self._holds.get(self)

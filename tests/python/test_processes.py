@@ -345,7 +345,8 @@ asyncio.run(main())
 @pytest.mark.timeout(3600)
 def test_end_of_a_process(server, tmp_path, end):
     """Held locks end with their leases; nothing crashes, hangs or complains."""
-    program = "import sys, threading, time, warnings\nimport holdfast\nwarnings.simplefilter('ignore', ResourceWarning)\n"
+    program = "import sys, threading, time, warnings\nimport holdfast\n"
+    program += "warnings.simplefilter('ignore', ResourceWarning)\n"
     program += "client = holdfast.Client(sys.argv[1])\nlock = client.lock('x')\n" + textwrap.dedent(ENDS[end])
     for _ in range(100 if SOAK else 2):
         server.redis.flushall()
