@@ -52,9 +52,9 @@ static int add_numbers(PyObject *module) {
                    CONSTANT(HF_WRITE) CONSTANT(HF_STRING) CONSTANT(HF_NONREENTRANT)
                        CONSTANT(HF_SPIN) CONSTANT(HF_FENCED) CONSTANT(HF_COHORT)
                            CONSTANT(HF_TLS_INSECURE) CONSTANT(HF_SLEEP_AT_ONCE)
-                               CONSTANT(HF_ACKS_ALL) CONSTANT(HF_ACKS_REPORT)
-                                   CONSTANT(HF_ACKS_OFF) CONSTANT(HF_EXTEND_RAISE)
-                                       CONSTANT(HF_EXTEND_SET) CONSTANT(HF_EXTEND_ADD)
+                               CONSTANT(HF_ACKS_ALL) CONSTANT(HF_ACKS_REPORT) CONSTANT(HF_ACKS_OFF)
+                                   CONSTANT(HF_EXTEND_RAISE) CONSTANT(HF_EXTEND_SET)
+                                       CONSTANT(HF_EXTEND_ADD)
                ? -1
                : 0;
 }
@@ -92,8 +92,9 @@ static int execute(PyObject *module) {
 }
 
 #define OBJECTS(X)                                                                                 \
-    X(raise_for) X(log_release) X(lock_error) X(new_local) X(owners) X(client) X(lock)             \
-        X(semaphore) X(permits) X(latch) X(listener) X(op) X(hold)
+    X(raise_for)                                                                                   \
+    X(log_release) X(lock_error) X(new_local) X(owners) X(client) X(lock) X(semaphore) X(permits)  \
+        X(latch) X(listener) X(op) X(hold)
 
 static int traverse(PyObject *module, visitproc visit, void *arg) {
     State *state = PyModule_GetState(module);

@@ -62,10 +62,10 @@ typedef struct Client {
     PyObject *url, *options;
     PyObject *hook; /* waits for an operation, for gevent; NULL: asyncio, or threads */
     bool manual, closed;
-    unsigned generation; /* how many forks this process is away from the one that made it */
-    hf_client *handle;   /* NULL: closed, or not opened here yet */
-    hf_client *closing;  /* by close_start(), until dispatch() has run its end */
-    int fd;              /* an eventfd: a note is there */
+    unsigned generation;   /* how many forks this process is away from the one that made it */
+    hf_client *handle;     /* NULL: closed, or not opened here yet */
+    hf_client *closing;    /* by close_start(), until dispatch() has run its end */
+    int fd;                /* an eventfd: a note is there */
     pthread_mutex_t mutex; /* of what follows; nothing is called while it is held */
     Op *done, **done_end;
     Note *notes, **notes_end;
@@ -102,7 +102,7 @@ typedef struct Verb {
     PyObject *(*answer)(Op *op);
     void (*undo)(Op *op); /* gives back what nobody wants any more; NULL: nothing to give back */
     void (*free)(Op *op); /* of `out` */
-    bool waits; /* HF_EBUSY and HF_ETIMEDOUT are answers: False, or None */
+    bool waits;           /* HF_EBUSY and HF_ETIMEDOUT are answers: False, or None */
 } Verb;
 
 /* An operation. It belongs to whoever refers to it, and to the library from its start until it is
@@ -169,11 +169,12 @@ extern PyType_Spec hfpy_hold_spec, hfpy_guard_spec, hfpy_scope_spec;
 #define KEEP(object) Py_XINCREF((PyObject *)(object))
 #define DROP(object) Py_XDECREF((PyObject *)(object))
 
-#define METHOD(name, function, flags) {name, (PyCFunction)(void (*)(void))(function), flags, NULL}
+#define METHOD(name, function, flags)                                                              \
+    { name, (PyCFunction)(void (*)(void))(function), flags, NULL }
 
 /* A method that asks: VERB(lock, ttl_ms, start, answer, undo, free, waits). */
 #define VERB(type, name, start, answer, undo, free, waits)                                         \
-    const Verb hfpy_##type##_##name = {start, answer, undo, free, waits};                               \
+    const Verb hfpy_##type##_##name = {start, answer, undo, free, waits};                          \
     static PyObject *type##_##name(Object *self, PyObject *args) {                                 \
         return hfpy_call(self->client, self, &hfpy_##type##_##name, args);                         \
     }

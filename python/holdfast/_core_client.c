@@ -157,8 +157,7 @@ static PyObject *client_close(Client *self, PyObject *none) {
     self->closed = true;
     int err = HF_OK;
     if (handle != NULL) {
-        Py_BEGIN_ALLOW_THREADS
-        err = hf_close(handle);
+        Py_BEGIN_ALLOW_THREADS err = hf_close(handle);
         Py_END_ALLOW_THREADS
     }
     if (err != HF_OK)
@@ -226,8 +225,7 @@ static void client_dealloc(Client *self) {
     hf_client *handle = self->handle;
     self->handle = NULL;
     if (handle != NULL) {
-        Py_BEGIN_ALLOW_THREADS
-        hf_close(handle);
+        Py_BEGIN_ALLOW_THREADS hf_close(handle);
         Py_END_ALLOW_THREADS
     }
     DROP(fetch(self));
@@ -254,11 +252,9 @@ static PyObject *client_dispatch(Client *self, PyObject *none) {
         return NULL;
     hf_client *handle = self->closing != NULL ? self->closing : self->handle;
     int err;
-    Py_BEGIN_ALLOW_THREADS
-    err = hf_dispatch(handle, 0);
-    Py_END_ALLOW_THREADS
-    if (err < 0 && err != HF_EBUSY)
-        return hfpy_fail_last(self->state, err, NULL);
+    Py_BEGIN_ALLOW_THREADS err = hf_dispatch(handle, 0);
+    Py_END_ALLOW_THREADS if (err < 0 && err != HF_EBUSY) return hfpy_fail_last(self->state, err,
+                                                                               NULL);
     return fetch(self);
 }
 
@@ -429,10 +425,14 @@ static PyGetSetDef getset[] = {
     {0},
 };
 static PyType_Slot slots[] = {
-    {Py_tp_new, client_new},           {Py_tp_dealloc, client_dealloc},
-    {Py_tp_traverse, client_traverse}, {Py_tp_clear, client_clear},
-    {Py_tp_methods, methods},          {Py_tp_members, members},
-    {Py_tp_getset, getset},            {0, NULL},
+    {Py_tp_new, client_new},
+    {Py_tp_dealloc, client_dealloc},
+    {Py_tp_traverse, client_traverse},
+    {Py_tp_clear, client_clear},
+    {Py_tp_methods, methods},
+    {Py_tp_members, members},
+    {Py_tp_getset, getset},
+    {0, NULL},
 };
 PyType_Spec hfpy_client_spec = {"holdfast._core.Client", sizeof(Client), 0,
                                 Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, slots};

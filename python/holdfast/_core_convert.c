@@ -51,7 +51,8 @@ int hfpy_bytes_of(PyObject *name, PyObject **ret_bytes) {
 /* ---- Options ---- */
 
 typedef enum Type { TEXT, MS, INT, FLAGS } Type;
-#define FIELD(name, type) {#name, offsetof(hf_options, name), type}
+#define FIELD(name, type)                                                                          \
+    { #name, offsetof(hf_options, name), type }
 static const struct {
     const char *name;
     size_t offset;

@@ -77,7 +77,8 @@ static int start_semaphore_acquire(Op *op, PyObject *args) {
 static void undo_semaphore_acquire(Op *op) {
     hf_sem_release_start(op->on->handle.sem, op->amount, NULL, NULL, NULL);
 }
-VERB(semaphore, acquire, start_semaphore_acquire, hfpy_answer_got, undo_semaphore_acquire, NULL, true)
+VERB(semaphore, acquire, start_semaphore_acquire, hfpy_answer_got, undo_semaphore_acquire, NULL,
+     true)
 
 #define SEM(shape, verb, answer) NUMBERS_##shape(semaphore, hf_sem, sem, verb, hfpy_answer_##answer)
 SEM(2, try_set, bool)
@@ -93,9 +94,9 @@ static PyObject *semaphore_new(PyTypeObject *type, PyObject *args, PyObject *kw)
     return (PyObject *)counter_new(type, args, make_sem, destroy_sem);
 }
 static PyMethodDef semaphore_methods[] = {
-    ASK(semaphore, try_set), ASK(semaphore, acquire), ASK(semaphore, release),
-    ASK(semaphore, release_if_exists), ASK(semaphore, add), ASK(semaphore, drain),
-    ASK(semaphore, available), ASK(semaphore, delete), {0},
+    ASK(semaphore, try_set),           ASK(semaphore, acquire), ASK(semaphore, release),
+    ASK(semaphore, release_if_exists), ASK(semaphore, add),     ASK(semaphore, drain),
+    ASK(semaphore, available),         ASK(semaphore, delete),  {0},
 };
 
 /* ---- Permits ---- */
@@ -230,11 +231,21 @@ static PyObject *permits_new(PyTypeObject *type, PyObject *args, PyObject *kw) {
     return (PyObject *)self;
 }
 static PyMethodDef permits_methods[] = {
-    ASK(permits, try_set), ASK(permits, set), ASK(permits, add), ASK(permits, acquire),
-    ASK(permits, release), ASK(permits, extend), ASK(permits, lease_ms), ASK(permits, available),
-    ASK(permits, total), ASK(permits, taken), ASK(permits, expire), ASK(permits, delete),
+    ASK(permits, try_set),
+    ASK(permits, set),
+    ASK(permits, add),
+    ASK(permits, acquire),
+    ASK(permits, release),
+    ASK(permits, extend),
+    ASK(permits, lease_ms),
+    ASK(permits, available),
+    ASK(permits, total),
+    ASK(permits, taken),
+    ASK(permits, expire),
+    ASK(permits, delete),
     METHOD("remaining_ms", permits_remaining_ms, METH_O),
-    METHOD("watch", hfpy_object_watch, METH_NOARGS), {0},
+    METHOD("watch", hfpy_object_watch, METH_NOARGS),
+    {0},
 };
 
 /* ---- Latches ---- */
@@ -250,7 +261,8 @@ static int start_latch_await(Op *op, PyObject *args) {
 }
 VERB(latch, await, start_latch_await, hfpy_answer_got, NULL, NULL, true)
 
-#define LATCH(shape, verb, answer) NUMBERS_##shape(latch, hf_latch, latch, verb, hfpy_answer_##answer)
+#define LATCH(shape, verb, answer)                                                                 \
+    NUMBERS_##shape(latch, hf_latch, latch, verb, hfpy_answer_##answer)
 LATCH(1, try_set, bool)
 LATCH(0, count_down, none)
 LATCH(0, count, int)

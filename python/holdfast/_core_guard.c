@@ -20,7 +20,7 @@ typedef struct Hold {
 
 typedef struct Guard {
     PyObject_HEAD Object *lock;
-    PyObject *local;     /* a threading.local; NULL: all threads share `hold` */
+    PyObject *local; /* a threading.local; NULL: all threads share `hold` */
     Hold *hold;
     PyObject *raise_for; /* as State's */
     PyObject *token;     /* bytes; NULL: the library draws one */
@@ -165,9 +165,9 @@ static int acquire_by_thread(Guard *self, hf_acquire_options *options) {
 }
 
 static int acquire_by_hook(Guard *self, const hf_acquire_options *options) {
-    PyObject *args = Py_BuildValue("KLLiy", (unsigned long long)options->owner,
-                                   (long long)options->wait_ms, (long long)options->lease_ms,
-                                   options->acks, options->string_token);
+    PyObject *args =
+        Py_BuildValue("KLLiy", (unsigned long long)options->owner, (long long)options->wait_ms,
+                      (long long)options->lease_ms, options->acks, options->string_token);
     PyObject *owner = NULL;
     if (args != NULL)
         owner = hfpy_call(self->lock->client, self->lock, &hfpy_lock_acquire, args);
@@ -241,8 +241,8 @@ static PyObject *guard_acquire(Guard *self, PyObject *args, PyObject *kw) {
     if (token != NULL && token != Py_None && hfpy_bytes_of(token, &bytes) != HF_OK)
         return NULL;
     PyObject *chosen = bytes != NULL ? bytes : self->token;
-    int err = acquire(self, is_blocking ? wait_ms : 0,
-                      chosen != NULL ? PyBytes_AsString(chosen) : NULL);
+    int err =
+        acquire(self, is_blocking ? wait_ms : 0, chosen != NULL ? PyBytes_AsString(chosen) : NULL);
     DROP(bytes);
     return err == RAISED ? NULL : PyBool_FromLong(err == HF_OK);
 }
@@ -272,10 +272,8 @@ static int release_by_hook(Guard *self, uint64_t owner) {
 static int release_by_thread(Guard *self, uint64_t owner) {
     hf_lock *lock = self->lock->handle.lock;
     int err;
-    Py_BEGIN_ALLOW_THREADS
-    err = hf_lock_release_as(lock, owner);
-    Py_END_ALLOW_THREADS
-    return err;
+    Py_BEGIN_ALLOW_THREADS err = hf_lock_release_as(lock, owner);
+    Py_END_ALLOW_THREADS return err;
 }
 
 /* The note goes first: whatever comes of it, the library ends the hold. */

@@ -84,8 +84,8 @@ static int choose_parts(Object *self, PyObject *values, PyObject *members) {
     if (values == Py_None && members == Py_None)
         return HF_OK;
     self->make = members != Py_None ? make_all : make_group;
-    self->parts = parts_of(members != Py_None ? members : values, members != Py_None,
-                           self->client->state);
+    self->parts =
+        parts_of(members != Py_None ? members : values, members != Py_None, self->client->state);
     return self->parts != NULL ? HF_OK : RAISED;
 }
 
@@ -287,8 +287,7 @@ static PyObject *lock_drop(Object *self, PyObject *arg) {
     uint64_t owner;
     if (owner_of(self, arg, &owner) != HF_OK)
         return NULL;
-    return PyLong_FromLong(
-        hf_lock_release_start(self->handle.lock, owner, NULL, NULL, NULL));
+    return PyLong_FromLong(hf_lock_release_start(self->handle.lock, owner, NULL, NULL, NULL));
 }
 
 static PyMethodDef methods[] = {

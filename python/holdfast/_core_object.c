@@ -116,8 +116,7 @@ static int make_listener(Object *self) {
     if (self->name == NULL)
         return hf_listen_breaks(self->client->handle, on_news, self, &self->handle.listener);
     return hf_listen_bytes(self->client->handle, PyBytes_AsString(self->name),
-                           (size_t)PyBytes_Size(self->name), on_news, self,
-                           &self->handle.listener);
+                           (size_t)PyBytes_Size(self->name), on_news, self, &self->handle.listener);
 }
 
 static void destroy_listener(Handle handle) {
@@ -150,8 +149,10 @@ static PyObject *listener_close(Object *self, PyObject *none) {
 
 static PyMethodDef methods[] = {METHOD("close", listener_close, METH_NOARGS), {0}};
 static PyType_Slot slots[] = {
-    {Py_tp_new, listener_new},          {Py_tp_dealloc, hfpy_object_dealloc},
-    {Py_tp_getset, hfpy_object_getset}, {Py_tp_methods, methods},
+    {Py_tp_new, listener_new},
+    {Py_tp_dealloc, hfpy_object_dealloc},
+    {Py_tp_getset, hfpy_object_getset},
+    {Py_tp_methods, methods},
     {0, NULL},
 };
 PyType_Spec hfpy_listener_spec = {"holdfast._core.Listener", sizeof(Object), 0, Py_TPFLAGS_DEFAULT,

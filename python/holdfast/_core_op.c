@@ -84,10 +84,8 @@ static void abandon(Op *self) {
 static PyObject *wait_for_thread(Op *op) {
     int err;
     do {
-        Py_BEGIN_ALLOW_THREADS
-        err = hf_op_wait(op->op, SLICE_MS, &op->result);
-        Py_END_ALLOW_THREADS
-        if (PyErr_CheckSignals() != 0) {
+        Py_BEGIN_ALLOW_THREADS err = hf_op_wait(op->op, SLICE_MS, &op->result);
+        Py_END_ALLOW_THREADS if (PyErr_CheckSignals() != 0) {
             op->finished = err != HF_EPENDING;
             abandon(op);
             return NULL;
@@ -205,7 +203,6 @@ static PyType_Slot slots[] = {
     {Py_tp_dealloc, op_dealloc}, {Py_tp_traverse, op_traverse}, {Py_tp_clear, op_clear},
     {Py_tp_methods, methods},    {Py_tp_members, members},      {0, NULL},
 };
-PyType_Spec hfpy_op_spec = {"holdfast._core.Op", sizeof(Op), 0,
-                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC |
-                                Py_TPFLAGS_DISALLOW_INSTANTIATION,
-                            slots};
+PyType_Spec hfpy_op_spec = {
+    "holdfast._core.Op", sizeof(Op), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};

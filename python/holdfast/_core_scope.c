@@ -38,15 +38,14 @@ static int scope_init(Scope *self, PyObject *args, PyObject *kw) {
 }
 
 static PyObject *ask(Scope *self, const Verb *verb, PyObject *args) {
-    PyObject *answer =
-        args != NULL ? hfpy_call(self->on->client, self->on, verb, args) : NULL;
+    PyObject *answer = args != NULL ? hfpy_call(self->on->client, self->on, verb, args) : NULL;
     DROP(args);
     return answer;
 }
 
 static PyObject *not_in_time(Scope *self) {
-    return hfpy_fail(self->on->client->state->raise_for, self->wait_ms == 0 ? HF_EBUSY : HF_ETIMEDOUT, NULL,
-                     self->on->name);
+    return hfpy_fail(self->on->client->state->raise_for,
+                     self->wait_ms == 0 ? HF_EBUSY : HF_ETIMEDOUT, NULL, self->on->name);
 }
 
 static PyObject *enter_permits(Scope *self) {
@@ -69,8 +68,8 @@ static PyObject *scope_enter(Scope *self, PyObject *none) {
     (void)none;
     if (self->of_permits)
         return enter_permits(self);
-    PyObject *got = ask(self, &hfpy_semaphore_acquire,
-                        Py_BuildValue("(LL)", self->amount, self->wait_ms));
+    PyObject *got =
+        ask(self, &hfpy_semaphore_acquire, Py_BuildValue("(LL)", self->amount, self->wait_ms));
     if (got == NULL || got != Py_True) {
         DROP(got);
         return got != NULL ? not_in_time(self) : NULL;
