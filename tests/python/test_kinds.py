@@ -4,7 +4,11 @@ that Python reaches all of it."""
 from __future__ import annotations
 
 import itertools
+import os
+import socket
+import subprocess
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -200,6 +204,56 @@ def test_quorum(new_server):
         with pytest.raises(holdfast.ConnectionError) as caught:
             theirs.lock("x").acquire(blocking=False)
         assert caught.value.code in ("ENOQUORUM", "EUNREACH")
+
+
+@pytest.fixture
+def zookeeper(tmp_path):
+    """The url of a server of ZooKeeper, whose classes the C library's tests fetch."""
+    build, source = os.environ.get("HF_BUILD_DIR"), os.environ.get("HF_SOURCE_DIR")
+    if build is None or source is None:
+        pytest.skip("HF_BUILD_DIR and HF_SOURCE_DIR are not set")
+    Path(build, "java").mkdir(parents=True, exist_ok=True)
+    made = subprocess.run(
+        ["flock", f"{build}/java/lock", "bash", f"{source}/tests/java/build.sh", f"{build}/java", "server"],
+        capture_output=True,
+        text=True,
+    )
+    if made.returncode == 77:
+        pytest.skip(made.stdout.strip())
+    assert made.returncode == 0, made.stderr
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    config = tmp_path / "zoo.cfg"
+    config.write_text(
+        f"dataDir={tmp_path}/data\nclientPort={port}\nclientPortAddress=127.0.0.1\ntickTime=500\n"
+        "admin.enableServer=false\n"
+    )
+    classes = Path(build, "java", "servers").read_text().strip()
+    command = ["setpriv", "--pdeathsig", "KILL", "java", "-XX:+UseSerialGC", "-Xmx128m", "-cp", classes]
+    command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)]
+    with open(tmp_path / "log", "w") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log)
+    yield f"zk://127.0.0.1:{port}"
+    server.kill()
+    server.wait()
+
+
+def test_zookeeper(zookeeper):
+    with holdfast.Client(zookeeper, connect_timeout=60) as ours, holdfast.Client(zookeeper) as theirs:
+        with ours.lock("x") as lock:
+            assert lock.owned()
+            assert not theirs.lock("x").acquire(blocking=False)
+        with ours.rlock("y") as outer, outer:
+            assert not theirs.rwlock("z").read().locked()
+        with ours.rwlock("z").read(), theirs.rwlock("z").read():
+            pass
+        semaphore = ours.semaphore("s")
+        assert semaphore.try_set(2)
+        with semaphore:
+            assert theirs.semaphore("s").available() == 1
+        with pytest.raises(holdfast.NotSupportedError):
+            ours.lock("w", kind="string").acquire()
 
 
 # ---- While it is held ----
