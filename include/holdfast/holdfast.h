@@ -268,6 +268,45 @@ typedef struct hf_options {
     int sentinel_confirm;
 } hf_options;
 
+/* Lists X(type, field) have every field but `size`, in order: for generators of bindings. */
+#define HF_OPTIONS_FIELDS(X)                                                                       \
+    X(const char *, user)                                                                          \
+    X(const char *, password)                                                                      \
+    X(const char *, name_prefix)                                                                   \
+    X(int64_t, cmd_timeout_ms)                                                                     \
+    X(int64_t, connect_timeout_ms)                                                                 \
+    X(int64_t, watchdog_ms)                                                                        \
+    X(int64_t, max_hold_ms)                                                                        \
+    X(int64_t, ping_ms)                                                                            \
+    X(unsigned, flags)                                                                             \
+    X(hf_log_fn, log)                                                                              \
+    X(void *, log_user)                                                                            \
+    X(hf_allocator, allocator)                                                                     \
+    X(const char *, tls_ca_file)                                                                   \
+    X(const char *, tls_ca_dir)                                                                    \
+    X(const char *, tls_cert_file)                                                                 \
+    X(const char *, tls_key_file)                                                                  \
+    X(const char *, tls_server_name)                                                               \
+    X(int, tls_min_version)                                                                        \
+    X(int64_t, fair_wait_ms)                                                                       \
+    X(int64_t, restart_guard_ms)                                                                   \
+    X(const char *, master)                                                                        \
+    X(const char *, sentinel_user)                                                                 \
+    X(const char *, sentinel_password)                                                             \
+    X(int, sentinel_tls)                                                                           \
+    X(const char *, sentinel_tls_server_name)                                                      \
+    X(int64_t, failover_timeout_ms)                                                                \
+    X(hf_map_fn, map)                                                                              \
+    X(void *, map_user)                                                                            \
+    X(int, acks)                                                                                   \
+    X(int, ack_disk)                                                                               \
+    X(int64_t, ack_timeout_ms)                                                                     \
+    X(int64_t, report_after_ms)                                                                    \
+    X(int64_t, timed_names)                                                                        \
+    X(const char *, label)                                                                         \
+    X(int64_t, clock_drift_ppm)                                                                    \
+    X(int, sentinel_confirm)
+
 #define HF_OPTIONS_DEFAULTS(X)                                                                     \
     X(cmd_timeout_ms, 3000)                                                                        \
     X(connect_timeout_ms, 10000)                                                                   \
@@ -510,6 +549,18 @@ typedef struct hf_result {
     int64_t acked;   /* acquire, extend with `acks`: how many replicas confirmed */
 } hf_result;
 
+#define HF_RESULT_FIELDS(X)                                                                        \
+    X(int, code)                                                                                   \
+    X(hf_owner, owner)                                                                             \
+    X(int64_t, count)                                                                              \
+    X(int64_t, remaining_ms)                                                                       \
+    X(int64_t, token)                                                                              \
+    X(int64_t, value)                                                                              \
+    X(hf_error, error)                                                                             \
+    X(int64_t, votes)                                                                              \
+    X(int64_t, servers)                                                                            \
+    X(int64_t, acked)
+
 #define HF_RESULT_INIT HF_INIT(hf_result, HF_NO_DEFAULTS)
 
 /* Acquires for this thread, with the watchdog: waits for ever / one attempt / up to `wait_ms`.
@@ -668,6 +719,11 @@ typedef struct hf_lock_info {
 /* A name that is not a lock is no error; see `kind`. */
 HF_API int hf_lock_inspect(hf_lock *lock, hf_lock_info **ret_info);
 HF_API void hf_lock_info_free(hf_lock_info *info);
+
+/* As JSON with the keys of `holdfast show --json`, the name included; to be freed with
+ * hf_text_free(). What is not UTF-8 is replaced, and a name then also given as `name_hex`. */
+HF_API int hf_lock_info_json(const hf_lock_info *info, const char *name, size_t name_len,
+                             char **ret_text);
 
 /* What a name's server says about itself, as for `holdfast doctor`; may grow:
  *   info.<field>         from INFO: "info.redis_version"
@@ -1242,6 +1298,10 @@ HF_API int hf_survey_start(hf_client *client, const hf_survey_options *options,
                            hf_fleet **ret_fleet, hf_callback callback, void *user, hf_op **ret_op);
 HF_API void hf_fleet_free(hf_fleet *fleet);
 
+/* The same as JSON, to be freed with hf_text_free(): {"took_ms":..., "missing": the words, if any,
+ * "locks":[...], "clients":[...]}; a lock has the keys of `holdfast ls --json`. */
+HF_API int hf_fleet_json(const hf_fleet *fleet, char **ret_text);
+
 /* One step of a cycle: `waiter` wants `lock`, which `holder` has. `holder` is the next waiter, or
  * the next waiter's process runs `under` it. */
 typedef struct hf_deadlock_step {
@@ -1291,6 +1351,29 @@ typedef struct hf_stats {
      * or with several servers (quorums). */
     hf_times hand_over;
 } hf_stats;
+
+#define HF_STATS_FIELDS(X)                                                                         \
+    X(uint64_t, acquired)                                                                          \
+    X(uint64_t, contended)                                                                         \
+    X(uint64_t, timed_out)                                                                         \
+    X(uint64_t, cancelled)                                                                         \
+    X(uint64_t, released)                                                                          \
+    X(uint64_t, renewals)                                                                          \
+    X(uint64_t, renew_failures)                                                                    \
+    X(uint64_t, losses)                                                                            \
+    X(uint64_t, unknowns)                                                                          \
+    X(uint64_t, notify_failures)                                                                   \
+    X(uint64_t, reconnects)                                                                        \
+    X(uint64_t, commands)                                                                          \
+    X(uint64_t, holds)                                                                             \
+    X(hf_times, wait)                                                                              \
+    X(hf_times, hold)                                                                              \
+    X(uint64_t, switches)                                                                          \
+    X(uint64_t, redirects)                                                                         \
+    X(uint64_t, ack_failures)                                                                      \
+    X(uint64_t, waits)                                                                             \
+    X(uint64_t, oldest_wait_ms)                                                                    \
+    X(hf_times, hand_over)
 
 #define HF_STATS_INIT HF_INIT(hf_stats, HF_NO_DEFAULTS)
 

@@ -115,6 +115,7 @@ static int fence_check(void) {
     X(hf_fence_check, CHILD_ANY, fence_check())                                                    \
     X(hf_fleet_deadlocks, CHILD_ANY, hf_fleet_deadlocks(w->fleet, w->fleet, &w->made_deadlocks))   \
     X(hf_fleet_free, CHILD_ANY, ENDS(hf_fleet_free, fleet))                                        \
+    X(hf_fleet_json, CHILD_ANY, hf_fleet_json(w->fleet, &w->made_text))                            \
     X(hf_last_error, CHILD_ANY, FROM_TEXT(hf_last_error()->text))                                  \
     X(hf_latch_await, CHILD_FORKED, hf_latch_await(w->latch))                                      \
     X(hf_latch_await_for, CHILD_FORKED, hf_latch_await_for(w->latch, BRIEF_MS))                    \
@@ -171,6 +172,7 @@ static int fence_check(void) {
     X(hf_lock_hold_count_start, CHILD_FORKED,                                                      \
       hf_lock_hold_count_start(w->held, w->owner, NULL, NULL, &w->made_op))                        \
     X(hf_lock_info_free, CHILD_ANY, ENDS(hf_lock_info_free, info))                                 \
+    X(hf_lock_info_json, CHILD_ANY, hf_lock_info_json(w->info, "held", 4, &w->made_text))          \
     X(hf_lock_inspect, CHILD_FORKED, hf_lock_inspect(w->held, &w->made_info))                      \
     X(hf_lock_inspect_start, CHILD_FORKED,                                                         \
       hf_lock_inspect_start(w->held, &w->made_info, NULL, NULL, &w->made_op))                      \
