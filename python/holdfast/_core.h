@@ -20,8 +20,6 @@
 #include <holdfast/holdfast.h>
 #include <pthread.h>
 
-#include "_compat.h"
-
 #define RAISED 1    /* beside HF_OK and negative codes: a Python exception is set */
 #define SLICE_MS 50 /* how soon a blocked call sees that a signal has arrived */
 

@@ -50,46 +50,17 @@ int hfpy_bytes_of(PyObject *name, PyObject **ret_bytes) {
 
 /* ---- Options ---- */
 
-typedef enum Type { TEXT, MS, INT, FLAGS } Type;
-#define FIELD(name, type)                                                                          \
-    { #name, offsetof(hf_options, name), type }
+typedef enum Type { TEXT, MS, INT, FLAGS, OTHER } Type;
+/* What is neither a text nor a number is not for Python: log function, allocator, map. */
+#define FIELD(type, name)                                                                          \
+    {#name, offsetof(hf_options, name),                                                            \
+     _Generic((type *)NULL, const char **: TEXT, int64_t *: MS, int *: INT, unsigned *: FLAGS,     \
+              default: OTHER)},
 static const struct {
     const char *name;
     size_t offset;
     Type type;
-} fields[] = {
-    FIELD(user, TEXT),
-    FIELD(password, TEXT),
-    FIELD(name_prefix, TEXT),
-    FIELD(cmd_timeout_ms, MS),
-    FIELD(connect_timeout_ms, MS),
-    FIELD(watchdog_ms, MS),
-    FIELD(max_hold_ms, MS),
-    FIELD(ping_ms, MS),
-    FIELD(flags, FLAGS),
-    FIELD(tls_ca_file, TEXT),
-    FIELD(tls_ca_dir, TEXT),
-    FIELD(tls_cert_file, TEXT),
-    FIELD(tls_key_file, TEXT),
-    FIELD(tls_server_name, TEXT),
-    FIELD(tls_min_version, INT),
-    FIELD(fair_wait_ms, MS),
-    FIELD(restart_guard_ms, MS),
-    FIELD(master, TEXT),
-    FIELD(sentinel_user, TEXT),
-    FIELD(sentinel_password, TEXT),
-    FIELD(sentinel_tls, INT),
-    FIELD(sentinel_tls_server_name, TEXT),
-    FIELD(failover_timeout_ms, MS),
-    FIELD(acks, INT),
-    FIELD(ack_disk, INT),
-    FIELD(ack_timeout_ms, MS),
-    FIELD(report_after_ms, MS),
-    FIELD(timed_names, MS),
-    FIELD(label, TEXT),
-    FIELD(clock_drift_ppm, MS),
-    FIELD(sentinel_confirm, INT),
-};
+} fields[] = {HF_OPTIONS_FIELDS(FIELD)};
 
 static int set_field(hf_options *options, size_t offset, Type type, PyObject *value) {
     void *field = (char *)options + offset;
@@ -109,15 +80,20 @@ static int set_field(hf_options *options, size_t offset, Type type, PyObject *va
     return HF_OK;
 }
 
+static size_t find_field(PyObject *name) {
+    size_t i = 0;
+    while (i < sizeof fields / sizeof *fields &&
+           (fields[i].type == OTHER || PyUnicode_CompareWithASCIIString(name, fields[i].name) != 0))
+        i++;
+    return i;
+}
+
 /* Texts are bytes objects, and stay the dict's. */
 int hfpy_set_options(hf_options *options, PyObject *dict) {
     PyObject *key, *value;
     Py_ssize_t at = 0;
     while (PyDict_Next(dict, &at, &key, &value)) {
-        size_t i = 0;
-        while (i < sizeof fields / sizeof *fields &&
-               PyUnicode_CompareWithASCIIString(key, fields[i].name) != 0)
-            i++;
+        size_t i = find_field(key);
         if (i == sizeof fields / sizeof *fields) {
             PyErr_Format(PyExc_TypeError, "there is no option %R", key);
             return RAISED;
@@ -157,33 +133,18 @@ static PyObject *times_of(const hf_times *times) {
     return dict;
 }
 
-#define NUMBERS(X)                                                                                 \
-    X(acquired)                                                                                    \
-    X(contended)                                                                                   \
-    X(timed_out)                                                                                   \
-    X(cancelled)                                                                                   \
-    X(released)                                                                                    \
-    X(renewals)                                                                                    \
-    X(renew_failures)                                                                              \
-    X(losses)                                                                                      \
-    X(unknowns)                                                                                    \
-    X(notify_failures)                                                                             \
-    X(reconnects)                                                                                  \
-    X(commands)                                                                                    \
-    X(holds)                                                                                       \
-    X(switches)                                                                                    \
-    X(redirects)                                                                                   \
-    X(ack_failures)                                                                                \
-    X(waits)                                                                                       \
-    X(oldest_wait_ms)
+static int put_uint64_t(PyObject *dict, const char *name, const uint64_t *number) {
+    return put_number(dict, name, *number);
+}
+static int put_hf_times(PyObject *dict, const char *name, const hf_times *times) {
+    return put(dict, name, times_of(times));
+}
 
-/* {name: number}, and the three histograms as dicts. */
+/* {name: number}, and the histograms as dicts. */
 PyObject *hfpy_stats(const hf_stats *stats) {
     PyObject *dict = PyDict_New();
-#define PUT(name) || put_number(dict, #name, stats->name) != 0
-    if (dict != NULL && (put(dict, "wait", times_of(&stats->wait)) != 0 ||
-                         put(dict, "hold", times_of(&stats->hold)) != 0 ||
-                         put(dict, "hand_over", times_of(&stats->hand_over)) != 0 NUMBERS(PUT)))
+#define PUT(type, name) || put_##type(dict, #name, &stats->name) != 0
+    if (dict == NULL HF_STATS_FIELDS(PUT))
         Py_CLEAR(dict);
 #undef PUT
     return dict;
