@@ -94,8 +94,17 @@ static int execute(PyObject *module) {
 #define OBJECTS(X)                                                                                 \
     X(raise_for)                                                                                   \
     X(log_release)                                                                                 \
-    X(lock_error) X(new_local) X(owners) X(client) X(lock) X(semaphore) X(permits) X(latch)        \
-        X(listener) X(op) X(hold)
+    X(lock_error)                                                                                  \
+    X(new_local)                                                                                   \
+    X(owners)                                                                                      \
+    X(client)                                                                                      \
+    X(lock)                                                                                        \
+    X(semaphore)                                                                                   \
+    X(permits)                                                                                     \
+    X(latch)                                                                                       \
+    X(listener)                                                                                    \
+    X(op)                                                                                          \
+    X(hold)
 
 static int traverse(PyObject *module, visitproc visit, void *arg) {
     State *state = PyModule_GetState(module);
