@@ -46,8 +46,8 @@ static int add_types(PyObject *module, State *state) {
 }
 
 static int add_numbers(PyObject *module) {
-#define NUMBER(name, number, text) || PyModule_AddIntConstant(module, #name + 3, number) != 0
-#define CONSTANT(name) || PyModule_AddIntConstant(module, #name + 3, (long)(name)) != 0
+#define NUMBER(name, number, text) || PyModule_AddIntConstant(module, &#name[3], number) != 0
+#define CONSTANT(name) || PyModule_AddIntConstant(module, &#name[3], (long)(name)) != 0
     return 0 HF_ERRORS(NUMBER) CONSTANT(HF_PLAIN) CONSTANT(HF_FAIR) CONSTANT(HF_READ)
                    CONSTANT(HF_WRITE) CONSTANT(HF_STRING) CONSTANT(HF_NONREENTRANT)
                        CONSTANT(HF_SPIN) CONSTANT(HF_FENCED) CONSTANT(HF_COHORT)
@@ -91,32 +91,19 @@ static int execute(PyObject *module) {
     return add_types(module, state) != 0 || add_numbers(module) != 0 ? -1 : find_helpers(state);
 }
 
-#define OBJECTS(X)                                                                                 \
-    X(raise_for)                                                                                   \
-    X(log_release)                                                                                 \
-    X(lock_error)                                                                                  \
-    X(new_local)                                                                                   \
-    X(owners)                                                                                      \
-    X(client)                                                                                      \
-    X(lock)                                                                                        \
-    X(semaphore)                                                                                   \
-    X(permits)                                                                                     \
-    X(latch)                                                                                       \
-    X(listener)                                                                                    \
-    X(op)                                                                                          \
-    X(hold)
+#define OBJECTS (sizeof(((State *)NULL)->all) / sizeof(PyObject *))
 
 static int traverse(PyObject *module, visitproc visit, void *arg) {
     State *state = PyModule_GetState(module);
-#define VISIT(name) Py_VISIT(state->name);
-    OBJECTS(VISIT)
+    for (size_t i = 0; i < OBJECTS; i++)
+        Py_VISIT(state->all[i]);
     return 0;
 }
 
 static int clear(PyObject *module) {
     State *state = PyModule_GetState(module);
-#define CLEAR(name) Py_CLEAR(state->name);
-    OBJECTS(CLEAR)
+    for (size_t i = 0; i < OBJECTS; i++)
+        Py_CLEAR(state->all[i]);
     return 0;
 }
 

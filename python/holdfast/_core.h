@@ -24,12 +24,18 @@
 #define SLICE_MS 50 /* how soon a blocked call sees that a signal has arrived */
 
 typedef struct State {
-    PyObject *raise_for;   /* _errors.raise_for(code, sys_errno, node, text, name) */
-    PyObject *log_release; /* _errors.log_release(name, exception) */
-    PyObject *lock_error;  /* _errors.LockError */
-    PyObject *new_local;   /* _errors.new_local(): a threading.local, or what gevent made of it */
-    PyObject *owners;      /* such a one: the owner of each thread */
-    PyTypeObject *client, *lock, *semaphore, *permits, *latch, *listener, *op, *hold;
+    union {
+        struct {
+            PyObject *raise_for;   /* _errors.raise_for(code, sys_errno, node, text, name) */
+            PyObject *log_release; /* _errors.log_release(name, exception) */
+            PyObject *lock_error;  /* _errors.LockError */
+            PyObject
+                *new_local; /* _errors.new_local(): a threading.local, or what gevent made of it */
+            PyObject *owners; /* such a one: the owner of each thread */
+            PyTypeObject *client, *lock, *semaphore, *permits, *latch, *listener, *op, *hold;
+        };
+        PyObject *all[13]; /* the same, to be visited */
+    };
     unsigned long main_thread;
 } State;
 
@@ -143,7 +149,7 @@ extern PyType_Spec hfpy_op_spec;
 PyObject *hfpy_call(Client *client, Object *on, const Verb *verb, PyObject *args);
 hf_callback hfpy_callback(const Op *op);
 PyObject *hfpy_wait(Op *op);
-void hfpy_op_fetched(Op *op);
+void hfpy_op_fetched(Op *self);
 PyObject *hfpy_answer_none(Op *op);
 PyObject *hfpy_answer_bool(Op *op);
 PyObject *hfpy_answer_int(Op *op);

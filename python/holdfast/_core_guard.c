@@ -26,7 +26,7 @@ typedef struct Guard {
     PyObject *token;     /* bytes; NULL: the library draws one */
     int64_t lease_ms, wait_ms;
     int acks;
-    char blocking, reentrant, raise_on_release_error, sleep_first;
+    bool blocking, reentrant, raise_on_release_error, sleep_first;
 } Guard;
 
 /* ---- Holds ---- */
@@ -345,10 +345,10 @@ static int guard_init(Guard *self, PyObject *args, PyObject *kw) {
     self->lock = (Object *)lock;
     self->lease_ms = lease_ms;
     self->wait_ms = wait_ms;
-    self->blocking = (char)blocking;
-    self->reentrant = (char)reentrant;
-    self->raise_on_release_error = (char)raises;
-    self->sleep_first = (char)sleep_first;
+    self->blocking = blocking != 0;
+    self->reentrant = reentrant != 0;
+    self->raise_on_release_error = raises != 0;
+    self->sleep_first = sleep_first != 0;
     PyObject *chosen = raise_for != Py_None ? raise_for : state->raise_for;
     KEEP(chosen);
     self->raise_for = chosen;
