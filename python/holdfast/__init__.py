@@ -201,8 +201,8 @@ class Client(BaseClient):
         if self._reader is not None and self._reader.is_alive():
             return
         args = (weakref.ref(self), self._core, self._core.generation)
-        self._reader = threading.Thread(target=_read_notes, args=args, name="holdfast", daemon=True)
         try:
+            self._reader = threading.Thread(target=_read_notes, args=args, name="holdfast", daemon=True)
             self._reader.start()
         except RuntimeError:  # A sub-interpreter may not have such threads, nor may one that ends.
             self._reader = None

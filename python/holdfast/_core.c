@@ -107,16 +107,13 @@ static int clear(PyObject *module) {
     return 0;
 }
 
-/* Slot 3 is Py_mod_multiple_interpreters, and 2 allows each its own GIL. The limited API of 3.11 has
- * no names for them, and 3.11 refuses them. */
-static PyModuleDef_Slot slots[] = {{Py_mod_exec, execute}, {0, NULL}, {0, NULL}};
+/* Without Py_mod_multiple_interpreters: an interpreter with a GIL of its own refuses to import it. */
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, execute}, {0, NULL}};
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_core", NULL, sizeof(State), functions, slots, traverse, clear, NULL,
 };
 
 PyMODINIT_FUNC PyInit__core(void);
 PyMODINIT_FUNC PyInit__core(void) {
-    if (Py_Version >= 0x030C0000)
-        slots[1] = (PyModuleDef_Slot){3, (void *)2};
     return PyModuleDef_Init(&definition);
 }
