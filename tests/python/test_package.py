@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 TOP = Path(os.environ.get("HF_SOURCE_DIR", Path(__file__).parents[2]))
+
 pytestmark = pytest.mark.timeout(1800)
 
 PROGRAM = """
@@ -22,6 +23,14 @@ with holdfast.Client(sys.argv[1]) as client:
     with client.lock("x") as lock:
         print(lock.owned(), holdfast.__version__)
 """
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _only_what_is_installed():
+    """The other tests' module is not to be found by these interpreters."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("PYTHONPATH", raising=False)
+        yield
 
 
 def run(*command, **options):
