@@ -1,0 +1,94 @@
+"""A server of its own for each run of the tests, and what they share. HF_SOAK=1: full sizes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import redis
+
+import holdfast
+
+SOAK = os.environ.get("HF_SOAK") == "1"
+HANG_S = 60  # An upper bound is a hang limit, at least ten times what is expected.
+
+
+def wait_until(condition, what="it"):
+    end = time.monotonic() + HANG_S
+    while not (value := condition()):
+        assert time.monotonic() < end, f"{what} did not happen"
+        time.sleep(0.005)
+    return value
+
+
+class Server:
+    """A redis-server on a Unix socket, which ends with this process."""
+
+    def __init__(self, directory: Path, *options: str) -> None:
+        self.socket = str(directory / "redis.sock")
+        self.url = f"unix://{self.socket}"
+        program = os.environ.get("HF_TEST_SERVER", "redis-server")
+        command = [program, "--port", "0", "--unixsocket", self.socket, "--save", "", "--dir", str(directory)]
+        self.process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", *command, *options], stdout=subprocess.DEVNULL
+        )
+        self.redis = redis.Redis(unix_socket_path=self.socket)
+        wait_until(self._answers, "the start of the server")
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.redis.ping())
+        except redis.ConnectionError:
+            assert self.process.poll() is None, "the server has ended"
+            return False
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@pytest.fixture
+def new_server(tmp_path_factory):
+    """Starts further servers."""
+    made = []
+
+    def start(*options):
+        made.append(Server(tmp_path_factory.mktemp("s"), *options))
+        return made[-1]
+
+    yield start
+    for server in made:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def _server(tmp_path_factory):
+    if shutil.which(os.environ.get("HF_TEST_SERVER", "redis-server")) is None:
+        pytest.skip("redis-server is not installed")
+    server = Server(tmp_path_factory.mktemp("s"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def server(_server):
+    _server.redis.flushall()
+    yield _server
+    _server.redis.flushall()
+
+
+@pytest.fixture
+def client(server):
+    with holdfast.Client(server.url) as client:
+        yield client
+
+
+@pytest.fixture
+def other(server):
+    """Another client, as it were of another process."""
+    with holdfast.Client(server.url) as client:
+        yield client

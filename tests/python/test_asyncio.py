@@ -1,0 +1,548 @@
+"""holdfast.asyncio: every kind; cancellation at any moment; loss; loops that end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import random
+import time
+import warnings
+
+import pytest
+
+import holdfast
+import holdfast.asyncio
+from conftest import HANG_S, SOAK, wait_until
+
+KINDS = ["plain", "fair", "spin", "fenced", "string", "cohort", "fair+cohort"]
+
+
+def run(coroutine, loop="asyncio"):
+    """In a loop of its own, with a hang limit."""
+
+    async def limited():
+        async with asyncio.timeout(3600 if SOAK else HANG_S):
+            return await coroutine
+
+    if loop == "uvloop":
+        uvloop = pytest.importorskip("uvloop")
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(limited())
+    return asyncio.run(limited())
+
+
+async def until(condition, what="it"):
+    async with asyncio.timeout(HANG_S):
+        while not (value := condition()):
+            await asyncio.sleep(0.002)
+    return value
+
+
+@pytest.fixture
+def url(server):
+    return server.url
+
+
+# ---- Kinds ----
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_client_gets_in(url, kind):
+    async def scene():
+        async with holdfast.asyncio.Client(url) as ours, holdfast.asyncio.Client(url) as theirs:
+            lock, other = ours.lock("x", kind=kind), theirs.lock("x", kind=kind)
+            async with lock:
+                assert await lock.owned()
+                assert await other.locked()
+                assert not await other.acquire(blocking=False)
+                assert not await other.acquire(blocking_timeout=0.02)
+                assert 0 < lock.remaining <= await lock.ttl()
+                assert "cohort" in kind or lock.handle
+                waiter = asyncio.create_task(other.acquire())
+                await until(lambda: theirs.stats()["waits"] == 1)
+            assert await waiter
+            assert not await lock.acquire(blocking=False)
+
+    run(scene())
+
+
+def test_reentrant_lock_belongs_to_the_task(url):
+    """Not to its context, which child tasks inherit."""
+
+    async def scene():
+        inside = most = 0
+
+        async def work(lock):
+            nonlocal inside, most
+            async with lock:
+                async with lock:
+                    inside += 1
+                    most = max(most, inside)
+                    await asyncio.sleep(0.001)
+                    inside -= 1
+
+        async with holdfast.asyncio.Client(url) as client:
+            lock = client.rlock("x")
+            async with asyncio.TaskGroup() as group:
+                for _ in range(5):
+                    group.create_task(work(lock))
+            assert most == 1
+            async with client.rwlock("y").write(), client.rwlock("y").read():
+                pass
+            assert not await lock.locked()
+
+    run(scene())
+
+
+def test_other_objects(url):
+    async def scene():
+        async with holdfast.asyncio.Client(url) as client:
+            await client.ping()
+            async with client.group("g", ["a"]), holdfast.asyncio.all_of(client.lock("b"), client.lock("c")):
+                assert not await client.lock("b").acquire(blocking=False)
+            semaphore = client.semaphore("s")
+            assert await semaphore.try_set(2)
+            async with semaphore:
+                assert await semaphore.available() == 1
+                assert not await semaphore.acquire(2, blocking=False)
+                assert not await semaphore.acquire(2, timeout=0.01)
+            await semaphore.add(1)
+            assert await semaphore.drain() == 3
+            await semaphore.release()
+            assert await semaphore.release_if_exists()
+            assert await semaphore.delete()
+            permits = client.permits("p")
+            assert await permits.try_set(2)
+            async with permits.taken(2) as ids:
+                assert permits.remaining(ids[0]) > 0
+                assert await permits.acquire(blocking=False) is None
+                with pytest.raises(holdfast.LockNotAcquiredError):
+                    async with permits.taken(blocking_timeout=0.01):
+                        pass
+            (one,) = await permits.acquire(timeout=10)
+            await permits.extend(one, None)
+            assert await permits.lease(one) is None
+            assert (await permits.available(), await permits.total(), await permits.count_taken()) == (1, 2, 1)
+            await permits.release(one)
+            await permits.set(5)
+            await permits.add(1)
+            assert await permits.expire(100)
+            assert await permits.delete()
+            latch = client.latch("l")
+            assert await latch.try_set(1)
+            assert not await latch.wait(0.01)
+            waiter = asyncio.create_task(latch.wait())
+            await latch.count_down()
+            assert await waiter
+            assert await latch.count() == 0
+            assert not await latch.delete()
+
+    run(scene())
+
+
+def test_what_others_see(url):
+    async def scene():
+        async with holdfast.asyncio.Client(url) as client, holdfast.asyncio.Client(url) as other:
+            listener = client.listen("x")
+            breaks = client.listen_breaks()
+            assert (await listener.get()).kind is holdfast.NewsKind.LISTENING
+            assert (await breaks.get()).kind is holdfast.NewsKind.LISTENING
+            async with other.lock("x") as lock:
+                found = await client.survey("x")
+                assert found["locks"][0]["name"] == "x"
+                assert lock.handle in str(await lock.inspect())
+            assert (await listener.get()).kind is holdfast.NewsKind.RELEASED
+            assert "info.redis_version" in await client.lock("unused").facts()
+            await other.lock("y").acquire()
+            assert await client.lock("y").break_lock()
+            assert (await breaks.get()).name == b"y"
+            listener.close()
+            assert [news async for news in listener] == []
+            assert client.stats()["acquired"] == 0
+            assert client.id in client.metrics()
+
+    run(scene())
+
+
+def test_extending_and_adopting(url):
+    async def scene():
+        async with holdfast.asyncio.Client(url) as client, holdfast.asyncio.Client(url) as other:
+            async with client.lock("x", timeout=10) as lock:
+                await lock.extend(20)
+                assert 29 < await lock.ttl() <= 30.1
+                await lock.extend(5, replace_ttl=True)
+                assert 4 < await lock.ttl() <= 5.1
+                await lock.reacquire()
+                assert 9 < await lock.ttl() <= 10.1
+                adopted = await other.adopt("x", lock.handle)
+                assert await adopted.owned()
+            shared = client.lock("y", thread_local=False)
+            await asyncio.create_task(shared.acquire())
+            await shared.release()
+            own = client.lock("y")
+            await asyncio.create_task(own.acquire())
+            with pytest.raises(holdfast.LockNotOwnedError):
+                await own.release()
+
+    run(scene())
+
+
+def test_lock_of_a_task_that_has_ended_is_no_longer_renewed(server):
+    async def scene():
+        async with holdfast.asyncio.Client(server.url, watchdog=1.0) as client:
+            lock = client.lock("x")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ResourceWarning)
+                await asyncio.create_task(lock.acquire())
+                gc.collect()
+                await until(lambda: not server.redis.exists("x"), "the end of the lease")
+
+    run(scene())
+
+
+def test_decorator(url):
+    async def scene():
+        async with holdfast.asyncio.Client(url) as client:
+            lock = client.lock("x")
+
+            @lock
+            async def doubled(x):
+                assert await lock.owned()
+                return 2 * x
+
+            assert await doubled(3) == 6
+            assert not await lock.locked()
+            with pytest.raises(TypeError, match=r"holdfast\.Client"):
+                lock(print)
+
+    run(scene())
+
+
+# ---- Cancellation ----
+
+
+async def take_and_give_back(lock):
+    assert await lock.acquire()
+    try:
+        if random.random() < 0.5:
+            await asyncio.sleep(random.random() * 0.001)
+    finally:
+        await lock.release()
+
+
+async def take_permits(permits):
+    async with permits.taken(2):
+        await asyncio.sleep(0)
+
+
+async def take_semaphore(semaphore):
+    async with semaphore:
+        await asyncio.sleep(0)
+
+
+def actions(client, kind):
+    """What is to be cancelled: (a function that makes a coroutine, what must be free afterwards)."""
+    if kind == "permits":
+        permits = client.permits("permits")
+        return lambda: take_permits(permits)
+    if kind == "semaphore":
+        semaphore = client.semaphore("semaphore")
+        return lambda: take_semaphore(semaphore)
+    if kind == "group":
+        return lambda: take_and_give_back(client.group("group", random.sample("abcd", 2)))
+    if kind == "all_of":
+        return lambda: take_and_give_back(
+            holdfast.asyncio.all_of(*(client.lock(f"k{n}") for n in random.sample(range(6), 2)))
+        )
+    if kind in ("read", "write"):
+        return lambda: take_and_give_back(
+            getattr(client.rwlock(f"k{random.randrange(4)}"), random.choice(["read", "write"]))()
+        )
+    return lambda: take_and_give_back(client.lock(f"k{random.randrange(8)}", kind=kind))
+
+
+async def cancel_at_random(client, act, cancels):
+    count = 0
+    while count < cancels:
+        tasks = [asyncio.create_task(act()) for _ in range(20)]
+        for task in tasks:
+            await asyncio.sleep(random.random() * 0.0005)
+            if random.random() < 0.7 and not task.done():
+                task.cancel()
+                count += 1
+        await asyncio.wait(tasks, timeout=HANG_S)
+        for task in tasks:
+            if not task.cancelled():
+                assert task.exception() is None
+    await until(lambda: client.stats()["holds"] == 0 and client.stats()["waits"] == 0, "the end of all holds")
+
+
+ACTIONS = [*KINDS, "read", "group", "all_of", "semaphore", "permits"]
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    ("kind", "loop"), [(k, "asyncio") for k in ACTIONS] + [(k, "uvloop") for k in ("plain", "fair", "permits")]
+)
+def test_random_cancels_leave_nothing(server, kind, loop):
+    """10,000 of each kind at full size."""
+    random.seed(7)
+
+    async def scene():
+        async with holdfast.asyncio.Client(server.url) as client:
+            await client.semaphore("semaphore").try_set(3)
+            await client.permits("permits").try_set(3)
+            await cancel_at_random(client, actions(client, kind), 10000 if SOAK else 150)
+
+            def left():
+                return [k for k in server.redis.keys("*") if k.startswith((b"k", b"group"))]
+
+            await until(lambda: left() == [], "the end of all locks")
+            end = time.monotonic() + HANG_S
+            for counter in (client.permits("permits"), client.semaphore("semaphore")):
+                while await counter.available() != 3:
+                    assert time.monotonic() < end
+            assert client.stats()["cancelled"] > 0
+
+    run(scene(), loop)
+
+
+def test_cancelled_release_still_happens(url):
+    async def scene():
+        async with holdfast.asyncio.Client(url) as client:
+            lock = client.lock("x")
+            await lock.acquire()
+            coroutine = lock.release()
+            coroutine.send(None)  # It has begun ...
+            with contextlib.suppress(asyncio.CancelledError):
+                coroutine.throw(asyncio.CancelledError())  # ... and is cancelled.
+            other = client.lock("x")
+            assert await other.acquire()
+
+    run(scene())
+
+
+def test_grant_that_nobody_sees_is_given_back(url):
+    """Cancelled after the server has granted it, before the task has run again."""
+
+    async def scene():
+        async with holdfast.asyncio.Client(url) as client:
+            for _ in range(100):
+                task = asyncio.create_task(client.lock("x").acquire())
+                await asyncio.sleep(0)
+                time.sleep(0.001)  # The loop does not run meanwhile; the grant arrives.
+                task.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    if await task:
+                        await client.lock("x").break_lock()
+            await until(lambda: client.stats()["holds"] == 0)
+            async with client.lock("x"):
+                pass
+
+    run(scene())
+
+
+# ---- Loss ----
+
+
+def test_lost_lock_cancels_the_body(server):
+    async def scene():
+        async with holdfast.asyncio.Client(server.url, watchdog=1.0) as client:
+            reached = False
+            with pytest.raises(holdfast.LockLostError) as caught:
+                async with client.lock("x") as lock:
+                    server.redis.delete("x")
+                    await asyncio.sleep(HANG_S)
+                    reached = True
+            assert not reached
+            assert lock.lost.is_set()
+            assert caught.value.lock_name == "x"
+            assert asyncio.current_task().cancelling() == 0
+            async with lock:
+                assert not lock.lost.is_set()
+
+    run(scene())
+
+
+def test_broken_lock_cancels_the_body(url):
+    async def scene():
+        async with holdfast.asyncio.Client(url) as client, holdfast.asyncio.Client(url) as other:
+            with pytest.raises(holdfast.LockLostError):
+                async with client.lock("x"):
+                    assert await other.lock("x").break_lock()
+                    await asyncio.sleep(HANG_S)
+
+    run(scene())
+
+
+def test_cancellation_from_elsewhere_stays_one(server):
+    async def scene():
+        async with holdfast.asyncio.Client(server.url, watchdog=1.0) as client:
+
+            async def work(name):
+                async with client.lock(name):
+                    await asyncio.sleep(HANG_S)
+
+            task = asyncio.create_task(work("x"))
+            await until(lambda: server.redis.exists("x"))
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert not server.redis.exists("x")
+            with pytest.raises(TimeoutError) as caught:
+                async with asyncio.timeout(0.05), client.lock("y"):
+                    await asyncio.sleep(HANG_S)
+            assert not isinstance(caught.value, holdfast.HoldfastError)
+            assert not server.redis.exists("y")
+
+    run(scene())
+
+
+def test_loss_and_cancellation_together(server):
+    """The cancellation goes on."""
+
+    async def scene():
+        async with holdfast.asyncio.Client(server.url, watchdog=1.0) as client:
+            lock = client.lock("x")
+
+            async def work():
+                async with lock:
+                    await asyncio.sleep(HANG_S)
+
+            task = asyncio.create_task(work())
+            await until(lambda: server.redis.exists("x"))
+            hold = next(iter(lock._holds.values()))
+            lock._lose(hold, "for the test")
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    run(scene())
+
+
+def test_loss_in_a_task_group(server):
+    async def scene():
+        async with holdfast.asyncio.Client(server.url, watchdog=1.0) as client:
+            sibling_cancelled = False
+
+            async def sibling():
+                nonlocal sibling_cancelled
+                try:
+                    await asyncio.sleep(HANG_S)
+                except asyncio.CancelledError:
+                    sibling_cancelled = True
+                    raise
+
+            async def work():
+                async with client.lock("x"):
+                    server.redis.delete("x")
+                    await asyncio.sleep(HANG_S)
+
+            with pytest.raises(ExceptionGroup) as caught:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(sibling())
+                    group.create_task(work())
+            assert caught.group_contains(holdfast.LockLostError)
+            assert sibling_cancelled
+
+    run(scene())
+
+
+def test_loss_without_cancellation(server):
+    async def scene():
+        events = []
+        async with holdfast.asyncio.Client(server.url, watchdog=1.0) as client:
+            with pytest.raises(holdfast.LockLostError):
+                async with client.lock("x", cancel_on_loss=False, on_lost=events.append) as lock:
+                    server.redis.delete("x")
+                    await lock.lost.wait()
+                    with pytest.raises(holdfast.LockLostError):
+                        lock.ensure_held()
+            assert [event.kind for event in events] == ["lost"]
+
+    run(scene())
+
+
+# ---- Loops ----
+
+
+def test_other_loops(server):
+    """A second loop may use it when the first has ended, whose waits leave nothing behind."""
+    client = holdfast.asyncio.Client(server.url)
+    holder = holdfast.Client(server.url)
+    held = holder.lock("x")
+    held.acquire()
+
+    async def leave_a_wait():
+        task = asyncio.ensure_future(client.lock("x").acquire())
+        await until(lambda: client.stats()["waits"] == 1)
+        task.get_loop().stop()
+        await asyncio.sleep(HANG_S)
+
+    loop = asyncio.new_event_loop()
+    with pytest.raises(RuntimeError):
+        loop.run_until_complete(leave_a_wait())
+    loop.close()
+    held.release()
+
+    async def second():
+        lock = client.lock("x")
+        async with asyncio.timeout(HANG_S), lock:
+            assert await lock.owned()
+        await client.aclose()
+
+    asyncio.run(second())
+    holder.close()
+    assert not server.redis.exists("x")
+
+
+def test_two_loops_at_once_are_refused(url):
+    client = holdfast.asyncio.Client(url)
+    first = asyncio.new_event_loop()
+    first.run_until_complete(client.ping())
+    with pytest.raises(RuntimeError, match="another event loop"):
+        asyncio.run(client.ping())
+    first.run_until_complete(client.aclose())
+    first.close()
+
+
+def test_aclose_ends_waits(url):
+    async def scene():
+        async with holdfast.asyncio.Client(url) as other:
+            await other.lock("x").acquire()
+            client = holdfast.asyncio.Client(url)
+            waiter = asyncio.create_task(client.lock("x").acquire())
+            await until(lambda: client.stats()["waits"] == 1)
+            await client.aclose()
+            with pytest.raises(holdfast.ClosedError):
+                await waiter
+            await client.aclose()
+            with pytest.raises(holdfast.ClosedError):
+                await client.ping()
+
+    run(scene())
+
+
+def test_forgotten_client_closes(server):
+    async def scene():
+        client = holdfast.asyncio.Client(server.url)
+        await client.lock("x").acquire()
+        return client._core
+
+    core = asyncio.run(scene())
+    gc.collect()
+    wait_until(lambda: core.closed)
+
+
+def test_a_wait_does_not_block_the_loop(url):
+    async def scene():
+        async with holdfast.asyncio.Client(url) as client:
+            await client.lock("x").acquire()
+            waiter = asyncio.create_task(client.lock("x").acquire())
+            for _ in range(50):
+                await asyncio.sleep(0.001)
+            assert not waiter.done()
+            waiter.cancel()
+
+    run(scene())

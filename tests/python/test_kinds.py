@@ -1,0 +1,500 @@
+"""Every kind of lock and counter, with threads: what the C library's own tests show is not shown again, only
+that Python reaches all of it."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import socket
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+import holdfast
+from conftest import wait_until
+
+KINDS = ["plain", "fair", "spin", "fenced", "string", "cohort", "fair+cohort", "string+spin", "string+cohort"]
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    return request.param
+
+
+def test_one_client_gets_in(client, other, kind):
+    ours, theirs = client.lock("x", kind=kind), other.lock("x", kind=kind)
+    with ours:
+        assert ours.owned()
+        assert theirs.locked()
+        assert not theirs.owned()
+        assert not theirs.acquire(blocking=False)
+        assert not theirs.acquire(blocking_timeout=0.05)
+    assert not ours.owned()
+    with theirs:
+        assert not ours.acquire(blocking=False)
+
+
+def test_each_acquire_is_an_owner(client, kind):
+    first, second = client.lock("x", kind=kind), client.lock("x", kind=kind)
+    with first:
+        assert not second.acquire(blocking=False)
+        assert not first.acquire(blocking=False)
+
+
+def test_waiter_gets_it_after_the_release(client, other, kind):
+    got = threading.Event()
+
+    def wait():
+        with other.lock("x", kind=kind):
+            got.set()
+
+    with client.lock("x", kind=kind):
+        thread = threading.Thread(target=wait)
+        thread.start()
+        wait_until(lambda: other.stats()["waits"] == 1)
+        assert not got.is_set()
+    thread.join(60)
+    assert got.is_set()
+
+
+@pytest.mark.parametrize("kind", ["plain", "fair", "string"])
+def test_reentrant_lock_belongs_to_the_thread(client, kind):
+    lock, same = client.rlock("x", kind=kind), client.rlock("x", kind=kind)
+    got = []
+    with lock:
+        with same:
+            assert same.owned()
+        thread = threading.Thread(target=lambda: got.append(lock.acquire(blocking=False)))
+        thread.start()
+        thread.join()
+        assert lock.locked()
+    assert got == [False]
+    assert not lock.locked()
+
+
+def test_readers_share_and_a_writer_may_read(client, other):
+    ours, theirs = client.rwlock("x"), other.rwlock("x")
+    with ours.read(), theirs.read():
+        with pytest.raises(holdfast.DeadlockError):
+            ours.write().acquire()
+    with ours.read():
+        assert not theirs.write().acquire(blocking=False)
+    with ours.write():
+        with ours.read():
+            assert not theirs.read().acquire(blocking=False)
+
+
+def test_fence_tokens_grow(client, other):
+    tokens = []
+    for turn in (client, other, client):
+        with turn.lock("x", kind="fenced") as lock:
+            tokens.append(lock.fence_token)
+    assert tokens == sorted(set(tokens))
+    with client.lock("y") as lock, pytest.raises(holdfast.NotSupportedError):
+        _ = lock.fence_token
+
+
+def test_string_lock_has_the_token_of_the_caller(client, server):
+    lock = client.lock("x", kind="string")
+    assert lock.acquire(token="mine")
+    assert server.redis.get("x") == b"mine"
+    lock.release()
+    assert server.redis.get("x") is None
+
+
+def test_group_takes_all_values_or_none(client, other):
+    with client.group("users", ["anna", b"\xffbytes"]):
+        assert not other.group("users", ["anna", "carl"]).acquire(blocking=False)
+        with other.group("users", ["carl"]):
+            pass
+    with pytest.raises(holdfast.ArgumentError):
+        client.group("users", [])
+
+
+def test_all_of_takes_all_locks_or_none(client, other):
+    a, b = client.lock("a"), client.lock("b", kind="fair")
+    with other.lock("b"):
+        assert not holdfast.all_of(a, b).acquire(blocking=False)
+        assert not a.locked()
+    with holdfast.all_of(a, b) as both:
+        assert a.locked()
+        assert b.locked()
+        assert both.remaining > 0
+    assert not a.locked()
+
+
+def test_semaphore(client, other):
+    semaphore, theirs = client.semaphore("s"), other.semaphore("s")
+    assert semaphore.try_set(3)
+    assert not theirs.try_set(5)
+    with semaphore, theirs.taken(2):
+        assert semaphore.available() == 0
+        assert not theirs.acquire(blocking=False)
+        assert not theirs.acquire(timeout=0.01)
+        with pytest.raises(holdfast.LockNotAcquiredError), theirs.taken(1, timeout=0.01):
+            pass
+    assert semaphore.available() == 3
+    semaphore.add(2)
+    assert semaphore.drain() == 5
+    semaphore.release(4)
+    assert semaphore.release_if_exists(1)
+    assert semaphore.available() == 5
+    assert semaphore.delete()
+    assert not semaphore.release_if_exists(1)
+
+
+def test_permits(client, other):
+    permits, theirs = client.permits("p"), other.permits("p")
+    assert permits.try_set(3)
+    with permits.taken(2) as ids:
+        assert len(ids) == 2
+        assert permits.remaining(ids[0]) > 0
+        assert theirs.acquire(2, blocking=False) is None
+        with pytest.raises(holdfast.LockNotAcquiredError), theirs.taken(2, blocking_timeout=0.01):
+            pass
+    (one,) = theirs.acquire(timeout=30)
+    assert permits.count_taken() == 1
+    assert 0 < permits.lease(one) <= 30
+    permits.extend(one, None)
+    assert permits.lease(one) is None
+    permits.release(one)
+    with pytest.raises(holdfast.LockNotOwnedError):
+        permits.release(one)
+    with pytest.raises(ValueError, match="32 hexadecimal"):
+        permits.release("no id")
+    permits.set(7)
+    permits.add(1)
+    assert permits.total() == permits.available() == 8
+    (endless,) = permits.acquire(no_expiry=True)
+    assert permits.lease(endless) is None
+    assert permits.expire(100)
+    assert permits.delete()
+
+
+def test_latch(client, other):
+    latch = client.latch("l")
+    assert latch.wait(0)
+    assert latch.try_set(2)
+    assert not latch.wait(0.01)
+    opened = []
+    thread = threading.Thread(target=lambda: opened.append(other.latch("l").wait()))
+    thread.start()
+    latch.count_down()
+    assert latch.count() == 1
+    latch.count_down()
+    thread.join(60)
+    assert opened == [True]
+    latch.try_set(1)
+    assert latch.delete()
+
+
+def test_quorum(new_server):
+    servers = [new_server() for _ in range(3)]
+    url = " ".join(s.url for s in servers)
+    with holdfast.Client(url, connect_timeout=0.5, restart_guard=0) as ours, holdfast.Client(
+        url, connect_timeout=0.5, restart_guard=0
+    ) as theirs:
+        servers[0].stop()
+        with ours.lock("x") as lock:
+            assert not theirs.lock("x").acquire(blocking=False)
+            assert lock.remaining > 0
+        servers[1].stop()
+        with pytest.raises(holdfast.ConnectionError) as caught:
+            theirs.lock("x").acquire(blocking=False)
+        assert caught.value.code in ("ENOQUORUM", "EUNREACH")
+
+
+@pytest.fixture
+def zookeeper(tmp_path):
+    """The url of a server of ZooKeeper, whose classes the C library's tests fetch."""
+    build, source = os.environ.get("HF_BUILD_DIR"), os.environ.get("HF_SOURCE_DIR")
+    if build is None or source is None:
+        pytest.skip("HF_BUILD_DIR and HF_SOURCE_DIR are not set")
+    Path(build, "java").mkdir(parents=True, exist_ok=True)
+    made = subprocess.run(
+        ["flock", f"{build}/java/lock", "bash", f"{source}/tests/java/build.sh", f"{build}/java", "server"],
+        capture_output=True,
+        text=True,
+    )
+    if made.returncode == 77:
+        pytest.skip(made.stdout.strip())
+    assert made.returncode == 0, made.stderr
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    config = tmp_path / "zoo.cfg"
+    config.write_text(
+        f"dataDir={tmp_path}/data\nclientPort={port}\nclientPortAddress=127.0.0.1\ntickTime=500\n"
+        "admin.enableServer=false\n"
+    )
+    classes = Path(build, "java", "servers").read_text().strip()
+    command = ["setpriv", "--pdeathsig", "KILL", "java", "-XX:+UseSerialGC", "-Xmx128m", "-cp", classes]
+    command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config)]
+    with open(tmp_path / "log", "w") as log:
+        server = subprocess.Popen(command, stdout=log, stderr=log)
+    yield f"zk://127.0.0.1:{port}"
+    server.kill()
+    server.wait()
+
+
+def test_zookeeper(zookeeper):
+    with holdfast.Client(zookeeper, connect_timeout=60) as ours, holdfast.Client(zookeeper) as theirs:
+        with ours.lock("x") as lock:
+            assert lock.owned()
+            assert not theirs.lock("x").acquire(blocking=False)
+        with ours.rlock("y") as outer, outer:
+            assert not theirs.rwlock("z").read().locked()
+        with ours.rwlock("z").read(), theirs.rwlock("z").read():
+            pass
+        semaphore = ours.semaphore("s")
+        assert semaphore.try_set(2)
+        with semaphore:
+            assert theirs.semaphore("s").available() == 1
+        with pytest.raises(holdfast.NotSupportedError):
+            ours.lock("w", kind="string").acquire()
+
+
+# ---- While it is held ----
+
+
+def test_extend_adds_and_replaces(client, server):
+    lock = client.lock("x", timeout=10)
+    with lock:
+        assert 9 < lock.ttl() <= 10.1
+        lock.extend(20)
+        assert 29 < lock.ttl() <= 30.1
+        lock.extend(5, replace_ttl=True)
+        assert 4 < lock.ttl() <= 5.1
+        assert lock.remaining <= 5.1
+        lock.reacquire()
+        assert 9 < lock.ttl() <= 10.1
+    with client.lock("y") as watched, pytest.raises(holdfast.LockError, match="watchdog"):
+        watched.extend(10)
+
+
+def test_adopting_a_hold_of_another_client(client, other):
+    ours = client.lock("x")
+    ours.acquire()
+    theirs = other.adopt("x", ours.handle)
+    assert theirs.owned()
+    theirs.release()
+    assert not ours.locked()
+    with pytest.raises(holdfast.LockNotOwnedError):
+        ours.release()
+
+
+def test_a_thread_may_release_what_another_acquired(client):
+    shared, own = client.lock("x", thread_local=False), client.lock("y")
+    threads = [threading.Thread(target=lock.acquire) for lock in (shared, own)]
+    for thread in threads:
+        thread.start()
+        thread.join()
+    shared.release()
+    with pytest.raises(holdfast.LockNotOwnedError):
+        own.release()
+
+
+def test_decorator(client):
+    lock = client.lock("x")
+
+    @lock
+    def doubled(x):
+        """Twice."""
+        assert lock.owned()
+        return 2 * x
+
+    assert doubled(3) == 6
+    assert doubled.__doc__ == "Twice."
+    assert not lock.locked()
+    with pytest.raises(TypeError, match=r"holdfast\.asyncio"):
+
+        @lock
+        async def never():
+            pass
+
+
+# ---- What goes wrong ----
+
+
+def test_release_of_what_is_not_held(client):
+    lock = client.lock("x")
+    with pytest.raises(holdfast.LockNotOwnedError) as caught:
+        lock.release()
+    assert caught.value.lock_name == "x"
+    assert caught.value.code == "ENOTOWNER"
+    for ask in (lambda: lock.extend(1), lambda: lock.handle, lambda: lock.fence_token, lock.ensure_held):
+        with pytest.raises(holdfast.LockNotOwnedError):
+            ask()
+
+
+def test_with_that_cannot_get_it(client, other):
+    with other.lock("x"), pytest.raises(holdfast.LockNotAcquiredError) as caught:
+        with client.lock("x", blocking_timeout=0.01):
+            pass
+    assert isinstance(caught.value, TimeoutError)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_name_in_use_for_something_else(client, server):
+    server.redis.set("x", "a string")
+    with pytest.raises(holdfast.WrongTypeError):
+        client.lock("x").acquire()
+
+
+def test_no_server(tmp_path):
+    client = holdfast.Client(f"unix://{tmp_path}/none", connect_timeout=0.05)
+    with pytest.raises(holdfast.ConnectionError) as caught, client.lock("x"):
+        pass
+    assert isinstance(caught.value, ConnectionError)
+    client.close()
+
+
+def test_wrong_password(new_server):
+    server = new_server()
+    server.redis.config_set("requirepass", "open sesame")
+    with holdfast.Client(server.url, password="wrong") as client, pytest.raises(PermissionError):
+        client.ping()
+    with holdfast.Client(server.url, password="open sesame") as client:
+        client.ping()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: holdfast.Client("nonsense://"),
+        lambda: holdfast.Client("redis://localhost", watchdog=0.0001),
+        lambda: holdfast.Client("redis://localhost", acks="some"),
+        lambda: holdfast.Client("redis://localhost", tls_min_version="3"),
+    ],
+)
+def test_options_that_make_no_sense(make):
+    with pytest.raises(ValueError):
+        make()
+
+
+def test_options_that_are_not_there():
+    with pytest.raises(TypeError, match="colour"):
+        holdfast.Client("redis://localhost", colour="blue")
+
+
+def test_every_option_arrives(server):
+    with holdfast.Client(
+        server.url,
+        name_prefix="app:",
+        command_timeout=2,
+        connect_timeout=5,
+        failover_timeout=50,
+        watchdog=20,
+        max_hold=1000,
+        ping=5,
+        fair_wait=100,
+        restart_guard=-1,
+        report_after=-1,
+        acks="off",
+        ack_disk=False,
+        ack_timeout=0.5,
+        label="a test",
+        timed_names=3,
+        clock_drift_ppm=5000,
+        tls_insecure=False,
+        sleep_at_once=True,
+    ) as client:
+        with client.lock("x") as lock:
+            assert 19 < lock.ttl() <= 20.1
+            assert server.redis.exists("app:x")
+            names = [c["name"] for c in server.redis.client_list()]
+            assert "a_test" in " ".join(names)
+
+
+def test_kinds_that_are_not_there(client):
+    with pytest.raises(holdfast.ArgumentError, match="purple"):
+        client.lock("x", kind="purple")
+    with pytest.raises(holdfast.NotSupportedError):
+        client.lock("x", kind="fair+fenced")
+    with pytest.raises(TypeError):
+        client.lock(7)
+    with pytest.raises(holdfast.ArgumentError):
+        client.lock("")
+    with pytest.raises(holdfast.ArgumentError):
+        client.lock("x", timeout=0)
+
+
+def test_calls_after_close(server):
+    client = holdfast.Client(server.url)
+    lock, semaphore = client.lock("x"), client.semaphore("s")
+    lock.acquire()
+    client.close()
+    client.close()
+    for call in (lock.acquire, lock.release, lock.locked, semaphore.available, client.ping, client.stats):
+        with pytest.raises(holdfast.ClosedError):
+            call()
+
+
+def test_close_ends_the_waits_of_busy_threads(server):
+    for _ in range(5):
+        client = holdfast.Client(server.url)
+        ended, count = [], itertools.count()
+
+        def work(client=client, ended=ended, count=count):
+            try:
+                while True:
+                    with client.lock("x"):
+                        next(count)
+            except holdfast.ClosedError:
+                ended.append(1)
+
+        threads = [threading.Thread(target=work) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        wait_until(lambda count=count: next(count) > 10)
+        client.close()
+        for thread in threads:
+            thread.join(60)
+        assert len(ended) == 6
+        server.redis.delete("x")
+
+
+# ---- What others see ----
+
+
+def test_listening(client, other):
+    with client.listen("x") as listener:
+        assert listener.get(60).kind is holdfast.NewsKind.LISTENING
+        with other.lock("x"):
+            pass
+        news = listener.get(60)
+        assert (news.kind, news.name) == (holdfast.NewsKind.RELEASED, b"x")
+    assert [n for n in listener if n is not None] == []
+
+
+def test_listening_with_a_callback_and_to_breaks(client, other):
+    heard = []
+    with client.listen_breaks(heard.append):
+        wait_until(lambda: heard, "listening")
+        other.lock("x").acquire()
+        assert client.lock("x").break_lock()
+        assert not client.lock("x").break_lock()
+        wait_until(lambda: len(heard) > 1, "the news of the break")
+    assert heard[1].kind is holdfast.NewsKind.BROKEN
+
+
+def test_survey_and_inspection(client, other):
+    with other.lock("x") as lock:
+        found = client.survey("x*", 30)
+        assert found["locks"][0]["name"] == "x"
+        info = client.lock("x").inspect()
+        assert lock.handle in str(info)
+    assert "info.redis_version" in client.lock("unused").facts()
+
+
+def test_numbers(client):
+    with client.lock("x"):
+        stats = client.stats()
+    assert stats["acquired"] == 1
+    assert stats["holds"] == 1
+    assert len(stats["wait"]["buckets"]) == 32
+    assert "holdfast_client_acquired_total 1" in client.metrics()
+    assert client.id in client.lock("x").client.id
+    client.ping()

@@ -1,0 +1,143 @@
+"""A lock that is lost: as an event, a callback, an exception; and what the log says."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+import holdfast
+from conftest import wait_until
+
+
+def delete(server, client, name):
+    server.redis.delete(name)
+
+
+def break_it(server, client, name):
+    assert client.lock(name).break_lock()
+
+
+def flush(server, client, name):
+    server.redis.flushall()
+
+
+@pytest.mark.parametrize("end", [delete, break_it, flush])
+def test_loss_is_an_event_and_an_exception(server, end):
+    with holdfast.Client(server.url, watchdog=1.0) as client, holdfast.Client(server.url) as other:
+        with pytest.raises(holdfast.LockLostError) as caught, client.lock("x") as lock:
+            assert not lock.lost
+            assert not lock.lost.wait(0.01)
+            end(server, other, "x")
+            assert lock.lost.wait(60)
+            assert lock.lost.is_set()
+            assert lock.remaining == 0
+            with pytest.raises(holdfast.LockLostError):
+                lock.ensure_held()
+        assert caught.value.code == "ELOST"
+        assert client.stats()["losses"] == 1
+        with lock:
+            assert not lock.lost
+
+
+def test_loss_is_a_callback(server):
+    events = []
+    with holdfast.Client(server.url, watchdog=1.0) as client:
+        lock = client.lock("x", on_lost=events.append)
+        lock.acquire()
+        server.redis.delete("x")
+        wait_until(lambda: events, "the callback")
+        assert (events[0].kind, events[0].lock) == ("lost", lock)
+        assert events[0].reason
+        with pytest.raises(holdfast.LockLostError):
+            lock.release()
+        with pytest.raises(holdfast.LockNotOwnedError):
+            lock.release()
+
+
+def test_warning_before_the_loss(new_server):
+    server = new_server()
+    events = []
+    with holdfast.Client(server.url, watchdog=2.0, command_timeout=0.2) as client:
+        lock = client.lock("x", on_lost=events.append)
+        lock.acquire()
+        server.stop()
+        wait_until(lambda: [e.kind for e in events][-1:] == ["lost"], "the loss")
+        assert events[0].kind == "warning"
+        assert 0 < events[0].remaining <= 2
+        assert lock.lost.wait(0)
+
+
+def test_exception_of_the_body_is_more_important(server, caplog):
+    with holdfast.Client(server.url) as client, caplog.at_level(logging.WARNING, "holdfast"):
+        with pytest.raises(KeyError), client.lock("x"):
+            server.redis.delete("x")
+            raise KeyError
+        assert "'x' was not held to the end" in caplog.text
+
+
+def test_quiet_release(server, caplog):
+    with holdfast.Client(server.url) as client, caplog.at_level(logging.WARNING, "holdfast"):
+        with client.lock("x", raise_on_release_error=False):
+            server.redis.delete("x")
+        assert "'x' was not held to the end" in caplog.text
+
+
+def test_fixed_lease_ends(client):
+    lock = client.lock("x", timeout=0.05)
+    lock.acquire()
+    assert lock.lost.wait(60)
+    wait_until(lambda: not lock.locked(), "the end of the lease at the server, which is a little later")
+
+
+def test_lost_permits_call_back(server):
+    events = []
+    with holdfast.Client(server.url, watchdog=1.0) as client:
+        permits = holdfast.Permits(client, "p", on_lost=events.append)
+        permits.try_set(1)
+        (one,) = permits.acquire()
+        server.redis.flushall()
+        wait_until(lambda: events, "the callback")
+        assert (events[0].kind, events[0].permit_id, events[0].lock) == ("lost", one, permits)
+
+
+def test_callback_that_raises_is_logged(server, caplog):
+    events = []
+
+    def clumsy(event):
+        events.append(event)
+        raise RuntimeError("clumsy")
+
+    with holdfast.Client(server.url, watchdog=1.0) as client:
+        lock, second = client.lock("x", on_lost=clumsy), client.lock("y", on_lost=clumsy)
+        for name in (lock, second):
+            name.acquire()
+            server.redis.flushall()
+            count = len(events)
+            wait_until(lambda count=count: len(events) > count, "the callback")
+        wait_until(lambda: "clumsy" in caplog.text, "the log")
+
+
+def test_log_goes_to_logging(new_server, caplog):
+    server = new_server()
+    with holdfast.Client(server.url, watchdog=1.0) as client, caplog.at_level(logging.DEBUG, "holdfast"):
+        client.lock("x").acquire()
+        server.stop()
+        wait_until(lambda: [r for r in caplog.records if r.name == "holdfast"], "a line of the log")
+
+
+def test_client_and_its_thread_end_together(server):
+    def threads():
+        return [t for t in threading.enumerate() if t.name == "holdfast"]
+
+    before = len(threads())
+    client = holdfast.Client(server.url)
+    client.lock("x")
+    assert len(threads()) == before + 1
+    client.close()
+    wait_until(lambda: len(threads()) == before, "the end of the thread")
+    client = holdfast.Client(server.url)
+    client.lock("x")
+    del client
+    wait_until(lambda: len(threads()) == before, "the end of the thread")

@@ -1,0 +1,378 @@
+"""Processes as people run them: forks, spawned workers, celery, gunicorn, gevent, daemon threads at the end, and
+sub-interpreters. Each scene is a program of its own, run by the same interpreter."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import urllib.request
+
+import pytest
+
+from conftest import SOAK, wait_until
+
+HANG_S = 60
+
+
+def run(directory, program, *args, **environment):
+    """Runs it as a file, and returns what it printed; it must end well, and silently."""
+    path = directory / "program.py"
+    path.write_text(textwrap.dedent(program))
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error::ResourceWarning", str(path), *args],
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    noise = [line for line in done.stderr.splitlines() if "multi-threaded" not in line and "os.fork" not in line]
+    assert "Exception" not in done.stderr, done.stderr
+    assert "Fatal" not in done.stderr, noise
+    return done.stdout
+
+
+needs = {name: pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"{name} is not installed")
+         for name in ("celery", "gunicorn", "gevent")}
+
+
+# ---- fork ----
+
+
+def test_child_has_a_client_of_its_own(server, tmp_path):
+    out = run(tmp_path, """
+        import os, sys
+        import holdfast
+        client = holdfast.Client(sys.argv[1])
+        held, lock, semaphore = client.lock("held"), client.lock("x"), client.semaphore("s")
+        held.acquire()
+        parent = client.id
+        if (pid := os.fork()) == 0:
+            assert client.id != parent
+            assert not held.owned() and held.locked()
+            try:
+                held.release()
+                os._exit(1)
+            except holdfast.LockNotOwnedError:
+                pass
+            with lock:
+                pass
+            semaphore.release()
+            os._exit(0)
+        assert os.waitpid(pid, 0)[1] == 0
+        assert client.id == parent and held.owned() and semaphore.available() == 1
+        held.release()
+        client.close()
+        print("well")
+    """, server.url)
+    assert out == "well\n"
+
+
+def test_fork_while_a_thread_waits(server, tmp_path):
+    out = run(tmp_path, """
+        import os, sys, threading
+        import holdfast
+        client = holdfast.Client(sys.argv[1])
+        held = client.lock("x")
+        held.acquire()
+        threads = [threading.Thread(target=client.lock("x").acquire, daemon=True) for _ in range(3)]
+        for t in threads: t.start()
+        while client.stats()["waits"] < 3: pass
+        for _ in range(20):
+            if (pid := os.fork()) == 0:
+                with client.lock("y"):
+                    os._exit(1 if client.lock("x").acquire(blocking=False) else 0)
+            assert os.waitpid(pid, 0)[1] == 0
+            client.lock("y").break_lock()
+        client.lock("x").break_lock()
+        print("well", flush=True)
+        os._exit(0)
+    """, server.url)
+    assert out == "well\n"
+
+
+def test_fork_under_load(server, tmp_path):
+    """Threads that lock all the time, also inside their logging, while others fork."""
+    out = run(tmp_path, """
+        import os, sys, threading
+        import holdfast
+        client = holdfast.Client(sys.argv[1])
+        end = threading.Event()
+        def work(name):
+            while not end.is_set():
+                with client.lock(name): pass
+        threads = [threading.Thread(target=work, args=(f"n{n}",)) for n in range(4)]
+        for t in threads: t.start()
+        for _ in range(int(sys.argv[2])):
+            if (pid := os.fork()) == 0:
+                with client.lock("child"): pass
+                os._exit(0)
+            assert os.waitpid(pid, 0)[1] == 0
+        end.set()
+        for t in threads: t.join()
+        print("well")
+    """, server.url, "500" if SOAK else "30")
+    assert out == "well\n"
+
+
+def test_asyncio_in_a_child(server, tmp_path):
+    out = run(tmp_path, """
+        import asyncio, os, sys
+        import holdfast.asyncio
+        client = holdfast.asyncio.Client(sys.argv[1])
+        async def work():
+            async with client.lock("x"):
+                return client.id
+        first = asyncio.run(work())
+        if (pid := os.fork()) == 0:
+            second = asyncio.run(work())
+            os._exit(0 if second != first else 1)
+        assert os.waitpid(pid, 0)[1] == 0
+        async def end():
+            async with client.lock("x"): pass
+            await client.aclose()
+        asyncio.run(end())
+        print("well")
+    """, server.url)
+    assert out == "well\n"
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_multiprocessing(server, tmp_path, method):
+    """An exact counter, which only the lock protects."""
+    out = run(tmp_path, """
+        import multiprocessing, os, pathlib, sys
+        import holdfast
+        client = holdfast.Client(os.environ["SERVER"])
+        def add(path):
+            for _ in range(25):
+                with client.lock("counter"):
+                    number = int(pathlib.Path(path).read_text())
+                    with open(path, "w") as file: file.write(str(number + 1))
+        if __name__ == "__main__":
+            path = sys.argv[2]
+            with open(path, "w") as file: file.write("0")
+            context = multiprocessing.get_context(sys.argv[1])
+            workers = [context.Process(target=add, args=(path,)) for _ in range(4)]
+            for w in workers: w.start()
+            for w in workers: w.join()
+            print([w.exitcode for w in workers], pathlib.Path(path).read_text())
+    """, method, str(tmp_path / "counter"), SERVER=server.url)
+    assert out == "[0, 0, 0, 0] 100\n"
+
+
+# ---- Frameworks ----
+
+
+@needs["celery"]
+def test_celery_prefork(server, tmp_path):
+    """A client made at import, 4 workers, 100 tasks that add one under the lock."""
+    (tmp_path / "tasks.py").write_text(textwrap.dedent("""
+        import os, pathlib
+        from celery import Celery
+        import holdfast
+        url = "redis+socket://" + os.environ["SOCKET"]
+        app = Celery("tasks", broker=url, backend=url)
+        client = holdfast.Client("unix://" + os.environ["SOCKET"])
+        client.ping()
+
+        @app.task
+        @client.lock("counter")
+        def add(path):
+            number = int(pathlib.Path(path).read_text())
+            with open(path, "w") as file:
+                file.write(str(number + 1))
+    """))
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    environment = os.environ | {
+        "SOCKET": server.socket, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])
+    }
+    worker = subprocess.Popen(
+        [sys.executable, "-m", "celery", "-A", "tasks", "worker", "-c", "4", "-P", "prefork", "-l", "warning"],
+        cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        send = f"import tasks\nfor _ in range(100): tasks.add.delay({str(counter)!r})"
+        subprocess.run([sys.executable, "-c", send], cwd=tmp_path, env=environment, check=True, timeout=HANG_S)
+        wait_until(lambda: counter.read_text() == "100", "the last task")
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        try:
+            worker.wait(30)
+        finally:
+            if worker.poll() is None:
+                os.killpg(worker.pid, signal.SIGKILL)
+                worker.wait()
+    assert worker.returncode == 0
+
+
+@needs["gunicorn"]
+def test_gunicorn_preload(server, tmp_path):
+    """A client made before the workers are forked."""
+    (tmp_path / "site_app.py").write_text(textwrap.dedent("""
+        import os
+        import holdfast
+        client = holdfast.Client(os.environ["SERVER"])
+        client.ping()
+        def app(environ, start_response):
+            with client.lock("x") as lock:
+                body = f"{os.getpid()} {client.id} {lock.owned()}".encode()
+            start_response("200 OK", [("Content-Length", str(len(body)))])
+            return [body]
+    """))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environment = os.environ | {
+        "SERVER": server.url, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])
+    }
+    master = subprocess.Popen(
+        [sys.executable, "-m", "gunicorn", "--preload", "-w", "3", "-b", f"127.0.0.1:{port}", "site_app:app"],
+        cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )
+    try:
+        seen = {}
+
+        def ask():
+            try:
+                pid, client, owned = urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30).read().split()
+            except OSError:
+                return False
+            assert owned == b"True"
+            seen.setdefault(pid, client)
+            assert seen[pid] == client
+            return len(seen) >= 2
+
+        wait_until(ask, "answers of two workers")
+        assert len(set(seen.values())) == len(seen)
+    finally:
+        master.send_signal(signal.SIGTERM)
+        master.wait(30)
+
+
+@needs["gevent"]
+def test_gevent(server, tmp_path):
+    """A wait lets other greenlets run; a killed one leaves nothing; owners are greenlets."""
+    out = run(tmp_path, """
+        from gevent import monkey
+        monkey.patch_all()
+        import sys, time
+        import gevent
+        import holdfast
+        client = holdfast.Client(sys.argv[1])
+        held = client.lock("x", thread_local=False)
+        held.acquire()
+        ticks = []
+        def tick():
+            while True:
+                ticks.append(1)
+                gevent.sleep(0.01)
+        ticker = gevent.spawn(tick)
+        assert not client.lock("x").acquire(blocking_timeout=0.5)
+        assert len(ticks) > 10, len(ticks)
+        waiter = gevent.spawn(client.lock("x").acquire)
+        while client.stats()["waits"] == 0: gevent.sleep(0.001)
+        waiter.kill()
+        held.release()
+        while client.stats()["waits"] or client.stats()["holds"]: gevent.sleep(0.001)
+        assert not held.locked()
+        for _ in range(100):
+            g = gevent.spawn(lambda: client.lock("y").acquire())
+            gevent.sleep(0)
+            g.kill()
+        while client.stats()["waits"] or client.stats()["holds"]: gevent.sleep(0.001)
+        assert not client.lock("y").locked()
+        reentrant, got = client.rlock("z"), []
+        with reentrant, reentrant:
+            gevent.spawn(lambda: got.append(reentrant.acquire(blocking=False))).join()
+        assert got == [False]
+        semaphore = client.semaphore("s")
+        semaphore.try_set(1)
+        with semaphore: pass
+        events = []
+        lock = client.lock("w", on_lost=events.append)
+        lock.acquire()
+        assert client.lock("w").break_lock()
+        while not events: gevent.sleep(0.01)
+        ticker.kill()
+        client.close()
+        print("well")
+    """, server.url)
+    assert out == "well\n"
+
+
+# ---- The end of a process ----
+
+ENDS = {
+    "a held lock": "lock.acquire()",
+    "a daemon thread that waits": """
+lock.acquire()
+threading.Thread(target=client.lock("x").acquire, daemon=True).start()
+while client.stats()["waits"] == 0: time.sleep(0.001)
+""",
+    "daemon threads that lock": """
+def work():
+    while True:
+        with client.lock("y"): pass
+for _ in range(3): threading.Thread(target=work, daemon=True).start()
+while client.stats()["acquired"] < 20: time.sleep(0.001)
+""",
+    "a cycle": "lock.acquire(); client.itself = lock; lock.itself = client; del lock, client",
+    "sys.exit inside with": "with lock: sys.exit(0)",
+    "a callback and a listener": """
+l = client.lock("x", on_lost=print); l.acquire(); heard = client.listen("x"); heard.get()
+""",
+    "asyncio without aclose": """
+import asyncio, holdfast.asyncio
+async def main():
+    c = holdfast.asyncio.Client(sys.argv[1])
+    await c.lock("z").acquire()
+    asyncio.ensure_future(c.lock("z").acquire())
+    await asyncio.sleep(0.01)
+asyncio.run(main())
+""",
+}
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.timeout(3600)
+def test_end_of_a_process(server, tmp_path, end):
+    """Held locks end with their leases; nothing crashes, hangs or complains."""
+    program = "import sys, threading, time, warnings\nimport holdfast\n"
+    program += "warnings.simplefilter('ignore', ResourceWarning)\n"
+    program += "client = holdfast.Client(sys.argv[1])\nlock = client.lock('x')\n" + textwrap.dedent(ENDS[end])
+    for _ in range(100 if SOAK else 2):
+        server.redis.flushall()
+        run(tmp_path, program, server.url)
+
+
+# ---- Interpreters ----
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="a GIL of its own needs Python 3.12")
+def test_interpreter_with_a_gil_of_its_own_is_refused(tmp_path):
+    out = run(
+        tmp_path,
+        """
+        import sys
+        try:
+            import _interpreters as interpreters
+        except ImportError:
+            import _xxsubinterpreters as interpreters
+        made = interpreters.create()
+        code = f"import sys; sys.path[:] = {sys.path!r}\\nimport holdfast"
+        try:
+            error = interpreters.run_string(made, code)
+        except Exception as raised:
+            error = raised
+        print("does not support loading in subinterpreters" in str(error))
+    """,
+    )
+    assert out == "True\n"
