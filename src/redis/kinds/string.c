@@ -31,6 +31,7 @@
 #include "engine/observe.h"
 #include "redis/kinds/lease_validity.h"
 #include "redis/ops/late_copies.h"
+#include "redis/pubsub/track.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -154,6 +155,7 @@ static void draw(struct hfi_call *call, struct hfi_string_attempt *attempt,
                     spread_ms + 2 * late_ms + ROUNDING_MS,
         .node = x->node,
         .foreign = attempt->foreign,
+        .tracked = attempt->tracked,
     };
 }
 
@@ -202,7 +204,13 @@ static void choose_acquire(struct hfi_exchange *x) {
     bool get_behind =
         x->script == NULL && !x->asking &&
         atomic_load_explicit(&hfi_node_learnt(x->node)->no_nx_get, memory_order_relaxed);
+    /* PTTL has it tracked; SET with GET would not */
+    attempt->track_target = attempt->asks_ttl && attempt->foreign
+                                ? hfi_tracker_target(hfi_node_learnt(x->node)->tracker)
+                                : 0;
     x->fronts = (unsigned)attempt->asks_time + (unsigned)attempt->asks_ttl + (unsigned)get_behind;
+    if (attempt->track_target != 0)
+        x->fronts += HFI_TRACK_FRONTS;
     x->reply_at = get_behind;
 }
 
@@ -244,6 +252,10 @@ static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *
         hfi_command_text(command, "TIME");
         next_command(command);
     }
+    if (attempt->track_target != 0) {
+        hfi_track_on(command, attempt->track_target);
+        hfi_track_next(command);
+    }
     if (attempt->asks_ttl) {
         write_ttl(redis, call, command);
         next_command(command);
@@ -283,6 +295,18 @@ static bool read_server_time(const struct hfi_call_state *state, int64_t *ret_ms
            read_time(hfi_exchange_reply_of(x, x->fronts), ret_ms);
 }
 
+/* The server reports the next change of what the last copy has found. */
+static bool is_tracked(const struct hfi_exchange *x, const struct hfi_string_attempt *attempt) {
+    if (attempt->track_target == 0)
+        return false;
+    struct hfi_tracker *tracker = hfi_node_learnt(x->node)->tracker;
+    unsigned ttl = x->reply_at + 1;
+    const redisReply *next = hfi_exchange_reply_of(x, ttl + 1);
+    const redisReply *on = hfi_exchange_reply_of(x, ttl + 2);
+    return hfi_tracker_is_on(tracker, attempt->track_target, on) &&
+           hfi_tracker_is_next(tracker, next);
+}
+
 /* Another token is there. */
 static int taken(struct hfi_call *call, const redisReply *there, struct hfi_acquire_answer *ret) {
     struct hfi_call_state *state = call->state;
@@ -293,6 +317,7 @@ static int taken(struct hfi_call *call, const redisReply *there, struct hfi_acqu
     ret->verdict = HFI_TAKEN;
     ret->ttl_ms = -1;
     ret->foreign = there != NULL && !hfi_string_is_ours(there);
+    ret->tracked = is_tracked(x, attempt);
     const redisReply *ttl = attempt->asks_ttl ? hfi_exchange_reply_of(x, x->reply_at + 1) : NULL;
     if (ttl != NULL && ttl->type == REDIS_REPLY_INTEGER && ttl->integer >= 0)
         ret->ttl_ms = ttl->integer;
@@ -620,10 +645,27 @@ static void write_native_renewal(const struct hfi_redis *redis, const struct hfi
         command, hfi_max_ms(hfi_max_ms(item->lease_ms, left_ms + ROUNDING_MS), redis->watchdog_ms));
 }
 
+static void write_renewal_look(const struct hfi_redis *redis, const struct hfi_renewal_item *item,
+                               struct hfi_command *command) {
+    hfi_command_text(command, "GET");
+    hfi_name_key(&redis->names, item->name, item->name_len, command);
+}
+
+static bool is_there(const struct hfi_renewal_item *item, const redisReply *reply) {
+    char token[HFI_STAMP_TEXT_MAX];
+    size_t len = hfi_string_token_len(&item->stamp, item->owner_len);
+    if (reply->type != REDIS_REPLY_STRING || reply->len != len || len > sizeof token)
+        return false;
+    hfi_string_write_token(&item->stamp, item->owner, item->owner_len, token);
+    return memcmp(token, reply->str, len) == 0;
+}
+
 static const struct hfi_renewer renewer = {
     .script = &hfi_script_string_renew,
     .write = write_renewal,
     .write_native = write_native_renewal,
+    .write_look = write_renewal_look,
+    .is_there = is_there,
 };
 
 /* ---- Calls ---- */
@@ -783,6 +825,7 @@ const struct hfi_kind hfi_kind_string = {
     .reentrant = true,
     .exclusive = true,
     .stamped = true,
+    .tracked = true,
     .engine_private = &string,
 };
 
@@ -792,6 +835,7 @@ const struct hfi_kind hfi_kind_string_nonreentrant = {
     .ops = &hfi_redis_string_ops,
     .exclusive = true,
     .stamped = true,
+    .tracked = true,
     .engine_private = &string,
 };
 
@@ -803,5 +847,6 @@ const struct hfi_kind hfi_kind_string_spin = {
     .exclusive = true,
     .spins = true,
     .stamped = true,
+    .tracked = true,
     .engine_private = &spin,
 };
