@@ -1228,7 +1228,7 @@ typedef struct hf_stats {
     /* From the message that wakes a waiter to its acquire. Not counted without messages (spinning)
      * or with several servers (quorums). */
     hf_times hand_over;
-    uint64_t tracked;      /* holds of which a server reports the next change */
+    uint64_t tracked;      /* holds of which a server reports the next change; a quorum's: each */
     uint64_t track_events; /* changes of locks that servers have reported */
     uint64_t track_false;  /* of these, how often a hold was still there */
 } hf_stats;

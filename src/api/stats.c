@@ -4,6 +4,7 @@
  */
 #include "api/client.h"
 #include "api/versioned_struct.h"
+#include "joint/quorum/quorum.h"
 
 int hf_client_stats(hf_client *client, hf_stats *ret_stats) {
     struct hfi_entry entry;
@@ -36,6 +37,8 @@ int hf_client_stats(hf_client *client, hf_stats *ret_stats) {
                       .tracked = atomic_load(&c->tracked),
                       .track_events = atomic_load(&c->track_events),
                       .track_false = atomic_load(&c->track_false)};
+    if (client->quorum != NULL)
+        stats.tracked = hfi_quorum_tracked(client->quorum, &stats.track_false);
     struct hfi_waits waits = hfi_survey_entry_waits(&client->core);
     stats.waits = waits.len;
     stats.oldest_wait_ms = waits.len > 0 ? (uint64_t)(hfi_now_ms() - waits.since_ms) : 0;

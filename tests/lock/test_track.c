@@ -303,6 +303,20 @@ ROW_CASES(S69_a_server_may_refuse_it, row, refused) {
     world_end(&w);
 }
 
+/* Without a subscription the server reports nothing, and a hold that it does not report does not count. */
+TRACK_CASE(S69_a_server_may_refuse_the_subscription) {
+    cmd_ok(w->server, "ACL SETUSER default resetchannels &redisson*");
+    struct monitor *monitor = monitor_start(w->server);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_true(monitor_wait(monitor, "\"SUBSCRIBE\"", 1, HANG_MS));
+    assert_true(monitor_wait(monitor, WORLD_RENEW, 1, HANG_MS)); /* looked at, at the age of a second */
+    assert_int_equal(monitor_count(monitor, "TRACKING"), 0);
+    assert_int_equal(world_stats(w->client).tracked, 0);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    monitor_stop(monitor);
+    cmd_ok(w->server, "ACL SETUSER default allchannels");
+}
+
 /* Short holds cost nothing. */
 TRACK_CASE(S70_short_holds_are_not_tracked) {
     struct monitor *monitor = monitor_start(w->server);

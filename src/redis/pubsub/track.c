@@ -43,6 +43,7 @@ struct hfi_tracker {
 
     _Atomic int64_t target; /* the id of the pub/sub connection; 0: unknown */
     atomic_bool asked;      /* for that, and not answered yet */
+    atomic_bool subscribed; /* to any channel: the server reports to no other connection */
     atomic_bool refused;
 
     pthread_mutex_t mtx; /* guards below */
@@ -59,7 +60,8 @@ bool hfi_tracker_is_possible(const struct hfi_tracker *tracker) {
 }
 
 int64_t hfi_tracker_target(const struct hfi_tracker *tracker) {
-    return hfi_tracker_is_possible(tracker)
+    return hfi_tracker_is_possible(tracker) &&
+                   atomic_load_explicit(&tracker->subscribed, memory_order_relaxed)
                ? atomic_load_explicit(&tracker->target, memory_order_relaxed)
                : 0;
 }
@@ -85,6 +87,7 @@ static void ask_id(struct hfi_tracker *tracker) {
 void hfi_tracker_state(struct hfi_tracker *tracker, bool up) {
     atomic_store(&tracker->target, 0);
     atomic_store(&tracker->asked, false);
+    atomic_store(&tracker->subscribed, false);
     if (up && !tracker->stopped && hfi_tracker_is_possible(tracker))
         ask_id(tracker);
 }
@@ -100,6 +103,17 @@ static bool read_id(struct hfi_tracker *tracker, const redisReply *reply) {
     else
         atomic_store(&tracker->target, reply->integer > 0 ? reply->integer : 0);
     return true;
+}
+
+static bool is_bytes(const redisReply *reply, const char *text) {
+    return reply->type == REDIS_REPLY_STRING && reply->len == strlen(text) &&
+           memcmp(reply->str, text, reply->len) == 0;
+}
+
+static void note_subscription(struct hfi_tracker *tracker, const redisReply *message) {
+    if (message->type == REDIS_REPLY_ARRAY && message->elements == 3 &&
+        (is_bytes(message->element[0], "subscribe") || is_bytes(message->element[0], "ssubscribe")))
+        atomic_store_explicit(&tracker->subscribed, true, memory_order_relaxed);
 }
 
 static bool is_ok(const redisReply *reply) {
@@ -212,14 +226,14 @@ static void key_changed(struct hfi_tracker *tracker, const redisReply *key) {
 
 static bool is_report(const redisReply *message) {
     return message->type == REDIS_REPLY_ARRAY && message->elements == 3 &&
-           message->element[1]->type == REDIS_REPLY_STRING &&
-           message->element[1]->len == strlen(INVALIDATE) &&
-           memcmp(message->element[1]->str, INVALIDATE, strlen(INVALIDATE)) == 0;
+           is_bytes(message->element[1], INVALIDATE);
 }
 
 bool hfi_tracker_push(struct hfi_tracker *tracker, const redisReply *message) {
-    if (!is_report(message))
+    if (!is_report(message)) {
+        note_subscription(tracker, message);
         return read_id(tracker, message);
+    }
     if (!tracker->redis->base.tracks)
         return true;
     const redisReply *keys = message->element[2];
