@@ -100,6 +100,8 @@ void hfi_hold_touched_locked(struct hfi_hold *hold) {
     int64_t now_ms = hfi_now_ms();
     bool by_renewal = hold->acks != 0 && hold->renewing == HFI_SENT;
     bool own = hold->active != NULL || by_renewal || now_ms < hold->own_ms + LOOK_GAP_MS;
+    if (hold->looked_ms == 0)
+        return; /* it is about the last possession */
     if (now_ms >= hold->looked_ms + LOOK_CALM_MS)
         hold->false_looks = 0;
     hold->touched = hold->touched || !own;

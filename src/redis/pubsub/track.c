@@ -66,14 +66,15 @@ int64_t hfi_tracker_target(const struct hfi_tracker *tracker) {
                : 0;
 }
 
+/* Unless the server cannot do it just now: LOADING, BUSY and the like. */
 static void refuse(struct hfi_tracker *tracker, const redisReply *reply) {
-    if (atomic_exchange(&tracker->refused, true))
+    bool final = strncmp(reply->str, "NOPERM", 6) == 0 || strncmp(reply->str, "ERR", 3) == 0;
+    if (!final || atomic_exchange(&tracker->refused, true))
         return;
     hfi_log(tracker->redis->log, HF_LOG_DEBUG,
             "%s: the server does not report changes of locks, so deleted ones are noticed late: "
             "%.*s",
-            hfi_node_name(tracker->node), (int)(reply->len < 128 ? reply->len : 128),
-            reply->str != NULL ? reply->str : "");
+            hfi_node_name(tracker->node), (int)(reply->len < 128 ? reply->len : 128), reply->str);
 }
 
 static void ask_id(struct hfi_tracker *tracker) {
@@ -136,9 +137,7 @@ bool hfi_tracker_is_on(struct hfi_tracker *tracker, int64_t target, const redisR
 }
 
 bool hfi_tracker_is_next(struct hfi_tracker *tracker, const redisReply *reply) {
-    if (reply != NULL && reply->type == REDIS_REPLY_ERROR &&
-        (strncmp(reply->str, "NOPERM", 6) == 0 || strncmp(reply->str, "ERR unknown", 11) == 0 ||
-         strncmp(reply->str, "ERR Unknown", 11) == 0))
+    if (reply != NULL && reply->type == REDIS_REPLY_ERROR)
         refuse(tracker, reply);
     return is_ok(reply);
 }
