@@ -296,6 +296,15 @@ static const struct refused {
 } refused[] = {
     {"tracking", "-client|tracking"}, {"caching", "-client|caching"}, {"id", "-client|id"}};
 
+/* Before 7.0 there are only rights to all of CLIENT. */
+static void forbid(struct world *w, const char *rights) {
+    redisReply *reply = cmd(w->server, "ACL SETUSER default %s", rights);
+    bool known = reply->type != REDIS_REPLY_ERROR;
+    freeReplyObject(reply);
+    if (!known)
+        cmd_ok(w->server, "ACL SETUSER default -client");
+}
+
 static void hold_until_looked_at(struct world *w) {
     struct monitor *monitor = monitor_start(w->server);
     assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
@@ -331,7 +340,7 @@ ROW_CASES(S69_a_server_may_refuse_it, row, refused) {
     struct world w;
     const hf_options options = patient();
     world_begin(&w, &options);
-    cmd_ok(w.server, "ACL SETUSER default %s", row->rights);
+    forbid(&w, row->rights);
     assert_not_tracked(&w, true);
     cmd_ok(w.server, "ACL SETUSER default +@all");
     world_end(&w);
@@ -367,15 +376,25 @@ static void wait_for_foreign(struct world *w, struct world_caller *caller, const
     world_call_acquire(caller, w->lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
 }
 
+/* How many keys the server remembers for its clients. */
+static long long tracked_keys(struct server *server) {
+    char *info = cmd_str(server, "INFO stats");
+    const char *found = strstr(info, "\ntracking_total_keys:");
+    long long keys = found != NULL ? strtoll(strchr(found, ':') + 1, NULL, 10) : 0;
+    free(info);
+    return keys;
+}
+
 /* The waiter attempts, subscribes, and has the key tracked by its second attempt; then it sleeps. */
-static void assert_asleep(struct monitor *monitor) {
-    assert_true(monitor_wait(monitor, "\"CACHING\"", 1, HANG_MS));
+static void assert_asleep(struct world *w, struct monitor *monitor) {
+    assert_true(WAIT_FOR(tracked_keys(w->server) == 1, HANG_MS));
     assert_true(monitor_wait(monitor, ATTEMPT, 3, HANG_MS));
 }
 
-static void assert_asleep_again(struct monitor *monitor) {
+/* Redis before 7.0 does not show what is asked for. */
+static void assert_asleep_again(struct monitor *monitor, bool shows_clients) {
     assert_true(monitor_wait(monitor, "\"SUBSCRIBE\"", 1, HANG_MS));
-    assert_true(monitor_wait(monitor, "\"CACHING\"", 1, HANG_MS));
+    assert_true(!shows_clients || monitor_wait(monitor, "\"CACHING\"", 1, HANG_MS));
 }
 
 static const struct foreign_end {
@@ -393,7 +412,7 @@ ROW_CASES(S71_a_foreign_release_wakes_a_waiter, end, ends) {
     world_begin(&w, &options);
     struct monitor *monitor = monitor_start(w.server);
     wait_for_foreign(&w, &caller, end->with);
-    assert_asleep(monitor);
+    assert_asleep(&w, monitor);
     /* There is nothing to wait for: a waiter that polls attempts several times meanwhile. */
     sleep_ms(1000);
     assert_in_range(monitor_count(monitor, ATTEMPT), 3, 4);
@@ -409,7 +428,7 @@ TRACK_CASE(S72_a_waiter_attempts_every_few_seconds_all_the_same) {
     struct world_caller caller;
     struct monitor *monitor = monitor_start(w->server);
     wait_for_foreign(w, &caller, "");
-    assert_asleep(monitor);
+    assert_asleep(w, monitor);
     kill_clients(w, "normal");
     server_drop(w->server, WORLD_NAME);
     assert_int_equal(world_join(&caller), HF_OK);
@@ -421,10 +440,11 @@ TRACK_CASE(S73_a_waiter_whose_subscription_is_lost_attempts) {
     struct world_caller caller;
     struct monitor *monitor = monitor_start(w->server);
     wait_for_foreign(w, &caller, "");
-    assert_asleep(monitor);
+    assert_asleep(w, monitor);
+    bool shows_clients = monitor_count(monitor, "\"CACHING\"") > 0;
     monitor_clear(monitor);
     kill_clients(w, "pubsub");
-    assert_asleep_again(monitor);
+    assert_asleep_again(monitor, shows_clients);
     server_drop(w->server, WORLD_NAME);
     assert_int_equal(world_join(&caller), HF_OK);
     monitor_stop(monitor);
@@ -436,7 +456,7 @@ ROW_CASES(S74_without_tracking_a_waiter_polls, row, refused) {
     struct world_caller caller;
     const hf_options options = patient();
     world_begin(&w, &options);
-    cmd_ok(w.server, "ACL SETUSER default %s", row->rights);
+    forbid(&w, row->rights);
     struct monitor *monitor = monitor_start(w.server);
     wait_for_foreign(&w, &caller, "");
     assert_true(monitor_wait(monitor, ATTEMPT, 12, HANG_MS));
