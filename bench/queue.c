@@ -32,7 +32,7 @@ struct waiter {
     hf_owner owner;
 };
 
-static void line_up(struct waiter *waiter);
+static void enqueue(struct waiter *waiter);
 
 static void on_released(hf_op *op, const hf_result *result, void *user) {
     struct waiter *waiter = user;
@@ -41,7 +41,7 @@ static void on_released(hf_op *op, const hf_result *result, void *user) {
         return;
     check(result->code, "release");
     if (waiter->line->open)
-        line_up(waiter);
+        enqueue(waiter);
 }
 
 static void on_granted(hf_op *op, const hf_result *result, void *user) {
@@ -57,7 +57,7 @@ static void on_granted(hf_op *op, const hf_result *result, void *user) {
               "release_start");
 }
 
-static void line_up(struct waiter *waiter) {
+static void enqueue(struct waiter *waiter) {
     hf_acquire_options options = HF_ACQUIRE_INIT;
     options.owner = waiter->owner;
     check(hf_lock_acquire_start(waiter->line->lock, &options, on_granted, waiter, NULL),
@@ -136,7 +136,7 @@ static struct cost measure_length(const struct bench *bench, int n) {
         die("out of memory");
     for (int i = 0; i <= n; i++) { /* one of them is the first holder */
         waiters[i] = (struct waiter){.line = &line, .owner = (hf_owner)i + 1};
-        line_up(&waiters[i]);
+        enqueue(&waiters[i]);
     }
     wait_until_quiet(bench, &line, context, n);
     line.open = true;

@@ -17,8 +17,8 @@
 
 #define PAIRS_MAX 256
 
-struct parcel {
-    struct parcel *next;
+struct packet {
+    struct packet *next;
     int64_t due_us;
     size_t pair;
     unsigned age; /* of the pair's place, which may be another's by then */
@@ -30,7 +30,7 @@ struct parcel {
 static struct pollfd fds[1 + 2 * PAIRS_MAX]; /* the listener, then both ends of each pair */
 static unsigned ages[PAIRS_MAX];
 static size_t pairs;
-static struct parcel *first, **last = &first;
+static struct packet *first, **last = &first;
 
 static int *end_of(size_t pair, int side) {
     return &fds[1 + 2 * pair + (size_t)side].fd;
@@ -84,30 +84,30 @@ static void take(size_t pair, int side, int ms) {
         close_pair(pair);
         return;
     }
-    struct parcel *parcel = malloc(sizeof *parcel + (size_t)got);
-    if (parcel == NULL)
+    struct packet *packet = malloc(sizeof *packet + (size_t)got);
+    if (packet == NULL)
         die("out of memory");
-    *parcel = (struct parcel){.due_us = now_ns() / 1000 + (int64_t)ms * 1000,
+    *packet = (struct packet){.due_us = now_ns() / 1000 + (int64_t)ms * 1000,
                               .pair = pair,
                               .age = ages[pair],
                               .side = 1 - side,
                               .len = (size_t)got};
-    memcpy(parcel->bytes, bytes, (size_t)got);
-    *last = parcel;
-    last = &parcel->next;
+    memcpy(packet->bytes, bytes, (size_t)got);
+    *last = packet;
+    last = &packet->next;
 }
 
 static void deliver_due(void) {
     while (first != NULL && first->due_us <= now_ns() / 1000) {
-        struct parcel *parcel = first;
-        first = parcel->next;
+        struct packet *packet = first;
+        first = packet->next;
         if (first == NULL)
             last = &first;
-        int fd = *end_of(parcel->pair, parcel->side);
-        bool same = fd >= 0 && parcel->age == ages[parcel->pair];
-        if (same && send(fd, parcel->bytes, parcel->len, MSG_NOSIGNAL) != (ssize_t)parcel->len)
-            close_pair(parcel->pair);
-        free(parcel);
+        int fd = *end_of(packet->pair, packet->side);
+        bool same = fd >= 0 && packet->age == ages[packet->pair];
+        if (same && send(fd, packet->bytes, packet->len, MSG_NOSIGNAL) != (ssize_t)packet->len)
+            close_pair(packet->pair);
+        free(packet);
     }
 }
 

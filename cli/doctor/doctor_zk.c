@@ -17,7 +17,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define WORD_MS 5000 /* for one server's answer, perhaps including a TLS handshake */
 #define PORT "2181"
 #define SERVERS_MAX 32
 
@@ -57,12 +56,11 @@ static size_t read_all(int fd, char *text, size_t size, int64_t end_ms) {
     return len;
 }
 
-/* Gets a server's answer; false: none. If `options` is not NULL, over TLS. */
-static bool ask_word(const char *host, const char *port, const hf_options *options, char *text,
-                     size_t size) {
+/* Gets a server's answer by `end_ms`; false: none. If `options` is not NULL, over TLS. */
+static bool ask_word(const char *host, const char *port, const hf_options *options, int64_t end_ms,
+                     char *text, size_t size) {
     const struct addrinfo hints = {.ai_socktype = SOCK_STREAM};
     struct addrinfo *all = NULL;
-    int64_t end_ms = now_ms() + WORD_MS;
     int fd = -1;
     if (getaddrinfo(host, port, &hints, &all) != 0)
         return false;
@@ -82,7 +80,9 @@ static bool ask_word(const char *host, const char *port, const hf_options *optio
 /* ---- The servers ----------------------------------------------------------------------------- */
 
 struct ensemble {
-    int asked, serving, leading, standalone, closed; /* closed: the word is not allowed there */
+    int64_t limit_ms; /* for one server's answer, perhaps including a TLS handshake */
+    int asked, answered;
+    int serving, leading, standalone, closed; /* closed: the word is not allowed there */
     char version[32];                                /* the oldest */
 };
 
@@ -103,12 +103,13 @@ static void check_server(struct findings *findings, struct ensemble *ensemble, c
                          const char *port, const hf_options *options) {
     char text[4096];
     ensemble->asked++;
-    if (!ask_word(host, port, options, text, sizeof text)) {
+    if (!ask_word(host, port, options, now_ms() + ensemble->limit_ms, text, sizeof text)) {
         finding_add(findings, VERDICT_WARNING, "ensemble",
                     "the others suffice while they are more than half", "%s:%s does not answer",
                     host, port);
         return;
     }
+    ensemble->answered++;
     note_version(ensemble, text);
     bool leads = strstr(text, "Mode: leader") != NULL,
          alone = strstr(text, "Mode: standalone") != NULL;
@@ -159,7 +160,9 @@ static void check_version(struct findings *findings, const struct ensemble *ense
     const char *version = ensemble->version;
     if (version[0] == '\0')
         finding_add(findings, VERDICT_UNKNOWN, "version", NULL,
-                    "ZooKeeper; the servers hide their version");
+                    ensemble->asked > 0 && ensemble->answered == 0
+                        ? "ZooKeeper; no server answered"
+                        : "ZooKeeper; the servers hide their version");
     else if (strverscmp(version, "3.5") < 0)
         finding_add(findings, VERDICT_BAD, "version", "3.5 or newer is needed: update the servers",
                     "ZooKeeper %s", version);
@@ -214,7 +217,7 @@ static void check_session(struct findings *findings, const hf_facts *facts) {
 
 void doctor_judge_zk(struct findings *findings, const hf_facts *facts, const char *url,
                      const hf_options *options) {
-    struct ensemble ensemble = {0};
+    struct ensemble ensemble = {.limit_ms = options->connect_timeout_ms};
     const char *config = doctor_fact(facts, "zk.config");
     if (!findings_skip(findings, "ensemble"))
         ask_servers(findings, url, options, &ensemble);

@@ -284,9 +284,9 @@ struct hfi_engine_ops {
 
     /* Kinds that are `stamped`: releases in the background what may be left of a hold that is over
      * for the core, for as long as this lease may last. Any thread, also with a shard locked. */
-    void (*let_go)(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
-                   size_t name_len, const char *owner, size_t owner_len,
-                   const struct hfi_stamp *stamp, int64_t lease_ms);
+    void (*release_expired)(struct hfi_engine *engine, const struct hfi_kind *kind,
+                            const char *name, size_t name_len, const char *owner, size_t owner_len,
+                            const struct hfi_stamp *stamp, int64_t lease_ms);
 
     /* Where a name is stored: a distinct pointer for each server, session etc. that can fail alone.
      * Renewals for one node never wait for another node. The function may be NULL, or return NULL:

@@ -130,14 +130,14 @@ static int64_t settle_until_ms(struct hfi_engine *engine, const struct hfi_kind 
     return hfi_after_ms(hfi_after_ms(hfi_now_ms(), lasts_ms), redis->cmd_timeout_ms);
 }
 
-#define LET_GO_AFTER_MS 500
+#define RELEASE_EXPIRED_AFTER_MS 500
 
-static void let_go(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,
-                   size_t name_len, const char *owner, size_t owner_len,
-                   const struct hfi_stamp *stamp, int64_t lease_ms) {
+static void release_expired(struct hfi_engine *engine, const struct hfi_kind *kind,
+                            const char *name, size_t name_len, const char *owner, size_t owner_len,
+                            const struct hfi_stamp *stamp, int64_t lease_ms) {
     (void)kind;
     /* most leases have ended at the server by then, too */
-    int64_t first_ms = hfi_now_ms() + LET_GO_AFTER_MS;
+    int64_t first_ms = hfi_now_ms() + RELEASE_EXPIRED_AFTER_MS;
     hfi_late_copies_add(hfi_redis_of(engine), name, name_len, owner, owner_len, stamp,
                         hfi_max_ms(stamp->until_ms, first_ms), lease_ms, first_ms);
 }
@@ -554,7 +554,7 @@ static const struct hfi_engine_ops engine_ops = {
     .check_acks = hfi_acks_check,
     .renew = hfi_renew,
     .settle_until_ms = settle_until_ms,
-    .let_go = let_go,
+    .release_expired = release_expired,
     .node_of = node_of,
     .set_engine_events = set_engine_events,
     .observe = &hfi_redis_observe,

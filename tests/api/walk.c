@@ -29,6 +29,13 @@ static void ignore_news(hf_listener *listener, const hf_news *news, void *user) 
     (void)user;
 }
 
+static void note_listening(hf_listener *listener, const hf_news *news, void *user) {
+    struct walk *w = user;
+    (void)listener;
+    if (news->kind == HF_NEWS_LISTENING)
+        atomic_store(&w->listening, 1);
+}
+
 static hf_acquire_options briefly(struct walk *w) {
     hf_acquire_options options = HF_ACQUIRE_INIT;
     options.wait_ms = BRIEF_MS;
@@ -304,9 +311,9 @@ void walk_end(struct walk *w) {
     DROP(hf_close, manual);
 }
 
-/* A new name each time: nothing is left of the last. */
+/* A new name each time: what the last walk holds at its end stays for a lease. */
 static const char *name_of(struct walk *w, char name[64], const char *what) {
-    snprintf(name, 64, "%s-%d-%p-%lu", what, (int)getpid(), (void *)w, w->number);
+    snprintf(name, 64, "%s-%d-%lu", what, (int)getpid(), w->serial);
     return name;
 }
 
@@ -356,21 +363,29 @@ static bool make_answers(struct walk *w) {
            (w->text != NULL || hf_client_metrics(w->client, &w->text) == HF_OK);
 }
 
-/* The client's own thread has done all of it, and sleeps: whoever posts to it has to wake it. */
+static bool listens(void *arg) {
+    struct walk *w = arg;
+    return atomic_load(&w->listening) != 0;
+}
+
+/* The client's own thread has done all of it, and sleeps: a thread that posts to it has to wake it. */
 static bool settle(struct walk *w) {
     hf_op *op = NULL;
-    bool settled = hf_ping_start(w->client, NULL, NULL, &op) == HF_OK &&
+    bool settled = wait_until(listens, w, HANG_MS) && hf_ping_start(w->client, NULL, NULL, &op) == HF_OK &&
                    hf_op_wait(op, HANG_MS, NULL) == HF_OK;
     hf_op_free(op);
     return settled;
 }
 
 bool walk_prepare(struct walk *w) {
+    static atomic_ulong serial;
     char name[64];
     w->number++;
+    w->serial = atomic_fetch_add(&serial, 1);
+    atomic_store(&w->listening, 0);
     return hf_lock_new(w->client, name_of(w, name, "lock"), &w->lock) == HF_OK &&
            hf_lock_lost_fd(w->lock) >= 0 && hf_cancel_new(&w->cancel) == HF_OK &&
-           hf_listen(w->client, name_of(w, name, "listen"), ignore_news, NULL, &w->listener) ==
+           hf_listen(w->client, name_of(w, name, "listen"), note_listening, w, &w->listener) ==
                HF_OK &&
            make_held(w) && make_armed(w) && make_others(w) && make_answers(w) && settle(w);
 }

@@ -20,6 +20,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -28,7 +29,7 @@
 struct walk {
     struct server *server;
     hf_client *client, *manual; /* the second has HF_MANUAL_DISPATCH */
-    unsigned long number;       /* of names */
+    unsigned long number, serial; /* of preparations: by this walk, by all of this process */
 
     /* As prepared; a step that ends one sets it to NULL. */
     hf_client *extra;
@@ -44,6 +45,7 @@ struct walk {
     hf_cancel *armed;
     hf_op *armed_op; /* the same, under that switch */
     hf_listener *listener;
+    atomic_int listening; /* it does */
     hf_lock_info *info;
     hf_facts *facts;
     hf_fleet *fleet;

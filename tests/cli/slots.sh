@@ -54,7 +54,7 @@ test_what_the_command_sees() {
     [ "$left" -gt 0 ] && [ "$left" -le 20000 ] || fail "deadline in $left ms"
 }
 
-test_whoever_came_first_decides_on_the_number() {
+test_the_first_user_sets_the_number() {
     expect 0 hf run -N 2 number true
     same "$err" ""
     expect 0 hf run -N 2 number true

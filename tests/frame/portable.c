@@ -50,18 +50,18 @@ static void sleep_until_the_timer(void) {
     hfi_exec_destroy(&exec);
 }
 
-static void *nudge(void *exec) {
+static void *wake(void *exec) {
     hfi_exec_wake(exec);
     return NULL;
 }
 
-static void sleep_until_a_nudge(int64_t limit_ms) {
+static void sleep_until_woken(int64_t limit_ms) {
     struct hfi_exec exec;
     struct hfi_alarm alarm = {.fire = fire};
     pthread_t thread;
     hfi_exec_init(&exec);
     hfi_alarm_set(&exec, &alarm, limit_ms == HFI_NEVER ? HFI_NEVER : hfi_now_ms() + limit_ms);
-    expect(pthread_create(&thread, NULL, nudge, &exec) == 0, "a thread");
+    expect(pthread_create(&thread, NULL, wake, &exec) == 0, "a thread");
     int64_t start_ms = hfi_now_ms();
     hfi_exec_sleep(&exec);
     expect(hfi_now_ms() - start_ms < 60000, "it is woken before its timer");
@@ -81,9 +81,9 @@ static void words(void) {
 
 int main(void) {
     sleep_until_the_timer();
-    sleep_until_a_nudge(HFI_NEVER);
-    sleep_until_a_nudge(600000);
-    sleep_until_a_nudge((int64_t)100 * 365 * 86400 * 1000); /* more seconds than 31 bits hold */
+    sleep_until_woken(HFI_NEVER);
+    sleep_until_woken(600000);
+    sleep_until_woken((int64_t)100 * 365 * 86400 * 1000); /* more seconds than 31 bits hold */
     words();
     return failures != 0;
 }

@@ -300,7 +300,7 @@ static void choose_values(struct java_players *players, size_t i) {
 static void begin_visit(struct java_players *players, size_t i) {
     struct java_player *player = &players->all[i];
     const struct dialect *dialect = &players->dialects[i];
-    unsigned dice = run_pick(players->run, 100);
+    unsigned draw = run_pick(players->run, 100);
     char name[48];
     play_name(dialect->kind, players->run->begin_ms, name);
     if (strcmp(name, player->name) != 0)
@@ -309,12 +309,12 @@ static void begin_visit(struct java_players *players, size_t i) {
         return;
     if (has_values(players, i))
         choose_values(players, i);
-    player->side = !is(players, i, "readwrite") ? "" : dice % 2 == 0 ? "_read" : "_write";
-    if (dice < 15 && dialect->set != NULL)
+    player->side = !is(players, i, "readwrite") ? "" : draw % 2 == 0 ? "_read" : "_write";
+    if (draw < 15 && dialect->set != NULL)
         set(players, i);
-    else if (dice < 30 && dialect->ask != NULL)
+    else if (draw < 30 && dialect->ask != NULL)
         ask(players, i);
-    else if (dice < 60 && dialect->give == NULL)
+    else if (draw < 60 && dialect->give == NULL)
         count_down(players, i);
     else
         take(players, i);

@@ -1,5 +1,5 @@
 /*
- * The kinds of which histories are recorded, one row each, and the dice of their players.
+ * The kinds of which histories are recorded, one row each, and the random choices of their players.
  *
  * A new kind needs a row here, a visit, and a model in checker/models.go.
  */

@@ -76,14 +76,14 @@ void visit_semaphore(struct player *player, const char *name) {
     hf_sem *sem;
     if (hf_sem_new(player->client, name, &sem) != HF_OK)
         support_die("no handle for %s", name);
-    unsigned dice = play_pick(player, 100);
-    if (dice < 15) {
+    unsigned draw = play_pick(player, 100);
+    if (draw < 15) {
         bool set = false;
         struct operation operation =
             record_call(player->record, &subject, "try_set", "permits=%d", PLAY_PERMITS);
         int err = hf_sem_try_set(sem, PLAY_PERMITS, 0, &set);
         record_return(&operation, err, "value=%d", set);
-    } else if (dice < 30) {
+    } else if (draw < 30) {
         count_sem(player, sem, &subject);
     } else {
         use_sem(player, sem, &subject);
@@ -202,14 +202,14 @@ void visit_permits(struct player *player, const char *name) {
     struct taken taken = {.player = player, .subject = subject_of(player, name)};
     if (hf_permits_new(player->client, name, &taken.permits) != HF_OK)
         support_die("no handle for %s", name);
-    unsigned dice = play_pick(player, 100);
-    if (dice < 15) {
+    unsigned draw = play_pick(player, 100);
+    if (draw < 15) {
         bool set = false;
         struct operation operation =
             record_call(player->record, &taken.subject, "try_set", "permits=%d", PLAY_PERMITS);
         int err = hf_permits_try_set(taken.permits, PLAY_PERMITS, &set);
         record_return(&operation, err, "value=%d", set);
-    } else if (dice < 30) {
+    } else if (draw < 30) {
         count_permits(&taken);
     } else {
         use_permits(&taken);
@@ -260,14 +260,14 @@ void visit_latch(struct player *player, const char *name) {
     hf_latch *latch;
     if (hf_latch_new(player->client, name, &latch) != HF_OK)
         support_die("no handle for %s", name);
-    unsigned dice = play_pick(player, 100);
-    if (dice < 25)
+    unsigned draw = play_pick(player, 100);
+    if (draw < 25)
         set_latch(player, latch, &subject);
-    else if (dice < 60)
+    else if (draw < 60)
         count_down(player, latch, &subject);
-    else if (dice < 75)
+    else if (draw < 75)
         look_at_latch(player, latch, &subject);
-    else if (dice < 78)
+    else if (draw < 78)
         delete_latch(player, latch, &subject);
     else
         await_latch(player, latch, &subject);

@@ -186,12 +186,12 @@ void stay_leave(struct stay *stay) {
 
 /* What one does without having acquired anything. */
 bool stay_idles(struct stay *stay) {
-    unsigned dice = play_pick(stay->player, 100);
-    if (dice < 15)
+    unsigned draw = play_pick(stay->player, 100);
+    if (draw < 15)
         ask(stay);
-    else if (dice < 17)
+    else if (draw < 17)
         release(stay);
-    else if (dice < 20 && stay->player->breaks && !stay->unbreakable)
+    else if (draw < 20 && stay->player->breaks && !stay->unbreakable)
         break_it(stay);
     else
         return false;

@@ -39,7 +39,7 @@ static void finish(struct world *w) {
 
 /* ---- Leases ---- */
 
-enum { PLAIN, FAIR, FENCED, SPIN, READ, WRITE, GROUP, LOCKS, PERMITS = LOCKS, HOLDS };
+enum { PLAIN, FAIR, FENCED, SPIN, READ, WRITE, STRING, GROUP, LOCKS, PERMITS = LOCKS, HOLDS };
 
 /* One thing, as two clients have it. */
 struct pair {
@@ -50,7 +50,8 @@ struct pair {
 };
 
 static hf_lock *lock_of(hf_client *client, int what, bool rival) {
-    static const hf_kind kinds[] = {HF_PLAIN, HF_FAIR, HF_PLAIN, HF_PLAIN, HF_READ, HF_WRITE};
+    static const hf_kind kinds[] = {HF_PLAIN, HF_FAIR,  HF_PLAIN, HF_PLAIN,
+                                    HF_READ,  HF_WRITE, HF_STRING};
     hf_lock *lock;
     char name[16];
     int len = snprintf(name, sizeof name, "kind%d", what);
@@ -148,6 +149,33 @@ CASE(a_lease_is_trusted_less_the_default) {
 /* As chrony slews, by default. */
 CASE(a_lease_is_trusted_less_the_option) {
     nobody_enters_while_time_remains(83333, "?clock_drift_ppm=90000", 6000);
+}
+
+/* A string lock ends at a time of the server's clock, of which the client knows only an earlier reading: it allows for the
+ * drift since then, too. */
+CASE(a_lease_that_ends_at_a_time) {
+    enum { AGE_MS = 800, LEASE_MS = 1000, ROUNDS = 3 }; /* a reading of over a second is replaced */
+    struct world w;
+    hf_options options = world_options();
+    options.clock_drift_ppm = 300000;
+    begin(&w, 290000, NULL);
+    for (int i = 0; i < ROUNDS; i++) {
+        struct pair pair;
+        hf_lock_free(w.lock);
+        assert_int_equal(hf_close(w.client), HF_OK);
+        assert_int_equal(hf_open(server_url(w.server), &options, &w.client), HF_OK);
+        assert_int_equal(hf_lock_new(w.client, WORLD_NAME, &w.lock), HF_OK);
+        take(&w, &pair, STRING, LEASE_MS); /* connects, and reads the clock */
+        assert_int_equal(hf_lock_release(pair.holder), HF_OK);
+        leave(&pair);
+        linger(AGE_MS);
+        take(&w, &pair, STRING, LEASE_MS);
+        for (int64_t end_ms = now_ms() + HANG_MS; !pair.taken && now_ms() < end_ms;)
+            look(&pair, STRING);
+        assert_true(pair.taken);
+        leave(&pair);
+    }
+    finish(&w);
 }
 
 /* Whether eight renewals came before their warnings, which come when half of what is trusted is left. */

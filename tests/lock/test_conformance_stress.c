@@ -58,47 +58,47 @@ static void leave(struct arena *arena, hf_lock *lock, hf_owner owner) {
 
 /* ---- Asynchronous chains ---- */
 
-struct errand {
+struct attempt {
     struct arena *arena;
     int name;
 };
 
-static void errand_released(hf_op *op, const hf_result *result, void *user) {
-    struct errand *errand = user;
+static void attempt_released(hf_op *op, const hf_result *result, void *user) {
+    struct attempt *attempt = user;
     (void)op;
-    note(errand->arena, result->code);
-    atomic_fetch_sub(&errand->arena->pending, 1);
-    free(errand);
+    note(attempt->arena, result->code);
+    atomic_fetch_sub(&attempt->arena->pending, 1);
+    free(attempt);
 }
 
-static void errand_acquired(hf_op *op, const hf_result *result, void *user) {
-    struct errand *errand = user;
-    struct arena *arena = errand->arena;
+static void attempt_acquired(hf_op *op, const hf_result *result, void *user) {
+    struct attempt *attempt = user;
+    struct arena *arena = attempt->arena;
     if (op != NULL)
         hf_op_free(op);
     note(arena, result->code);
     if (result->code == HF_OK) {
-        touch(arena, errand->name);
-        int err = hf_lock_release_start(arena->locks[errand->name], result->owner, errand_released,
-                                        errand, NULL);
+        touch(arena, attempt->name);
+        int err = hf_lock_release_start(arena->locks[attempt->name], result->owner,
+                                        attempt_released, attempt, NULL);
         if (err == HF_OK)
             return;
         note(arena, err);
     }
     atomic_fetch_sub(&arena->pending, 1);
-    free(errand);
+    free(attempt);
 }
 
 static void fight_async(struct arena *arena, int name, int64_t wait_ms, bool cancel) {
-    struct errand *errand = malloc(sizeof *errand);
+    struct attempt *attempt = malloc(sizeof *attempt);
     hf_acquire_options options = world_wait_for(wait_ms, HF_WATCHDOG);
     hf_op *op = NULL;
-    if (errand == NULL)
+    if (attempt == NULL)
         abort();
-    *errand = (struct errand){arena, name};
+    *attempt = (struct attempt){arena, name};
     atomic_fetch_add(&arena->pending, 1);
     if (!cancel) {
-        if (hf_lock_acquire_start(arena->locks[name], &options, errand_acquired, errand, NULL) !=
+        if (hf_lock_acquire_start(arena->locks[name], &options, attempt_acquired, attempt, NULL) !=
             HF_OK)
             abort();
         return;
@@ -116,7 +116,7 @@ static void fight_async(struct arena *arena, int name, int64_t wait_ms, bool can
         leave(arena, arena->locks[name], result.owner);
     }
     hf_op_free(op);
-    free(errand);
+    free(attempt);
     atomic_fetch_sub(&arena->pending, 1);
 }
 

@@ -92,12 +92,12 @@ static void *fight(void *arg) {
     struct arena *arena = f->arena;
     for (int round = 0; arena->rounds > 0 ? round < arena->rounds : now_ms() < arena->end_ms;
          round++) {
-        int dice = rand_r(&f->seed) % 100;
-        int64_t wait_ms = arena->rounds > 0 || dice % 3 > 0 ? HF_FOREVER : rand_r(&f->seed) % 20;
-        if (dice < 50)
-            read_once(f, wait_ms, dice % 2);
+        int draw = rand_r(&f->seed) % 100;
+        int64_t wait_ms = arena->rounds > 0 || draw % 3 > 0 ? HF_FOREVER : rand_r(&f->seed) % 20;
+        if (draw < 50)
+            read_once(f, wait_ms, draw % 2);
         else
-            write_once(f, wait_ms, dice % 2);
+            write_once(f, wait_ms, draw % 2);
     }
     return NULL;
 }

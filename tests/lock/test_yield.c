@@ -126,8 +126,8 @@ CASE(it_ends_whenever_it_is_asked_to) {
 
 /* An operation right after such a release, of a client that hears nothing more until the proxy is healed. `taken`: the
  * rival has the lock then. An owner that is not new is not parked. `ret_attempts`: before its first. */
-static hf_op *come_again_deaf(struct world *w, bool taken, int64_t *ret_start_ms,
-                              size_t *ret_attempts) {
+static hf_op *come_again_unsubscribed(struct world *w, bool taken, int64_t *ret_start_ms,
+                                      size_t *ret_attempts) {
     acquire_after_wait(w);
     assert_int_equal(proxy_freeze_connections(w->proxy, WORLD_SUBSCRIBE), 1);
     release_slowly(w, 5);
@@ -150,7 +150,7 @@ WORLD_CASE(a_lost_message_ends_it_as_well) {
     redisContext *subscriber = listener(w);
     int64_t start_ms;
     size_t attempts;
-    hf_op *op = come_again_deaf(w, false, &start_ms, &attempts);
+    hf_op *op = come_again_unsubscribed(w, false, &start_ms, &attempts);
     assert_int_equal(hf_op_wait(op, POLL_MS / 2, NULL), HF_OK);
     proxy_heal(w->proxy);
     release_and_free(w, op);
@@ -165,7 +165,7 @@ static bool receives_messages_after_its_attempt(void) {
     redisContext *subscriber = listener(&w);
     int64_t start_ms;
     size_t attempts;
-    hf_op *op = come_again_deaf(&w, true, &start_ms, &attempts);
+    hf_op *op = come_again_unsubscribed(&w, true, &start_ms, &attempts);
     assert_true(proxy_wait_seen(w.proxy, WORLD_ACQUIRE, attempts + 1, HANG_MS));
     bool stood_back = now_ms() - start_ms >= STAND_MS;
     hf_op *ping; /* goes the same way, so the attempt is answered when it is */

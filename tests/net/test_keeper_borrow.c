@@ -305,7 +305,7 @@ CASE(one_that_was_named_does_not_come) {
 #define CALLS 300
 
 /* A call whose work is done on the keeper, which then wakes the caller. */
-struct errand {
+struct round_trip {
     struct hfi_task work, answer;
     atomic_int tasks;
     bool over;
@@ -313,44 +313,44 @@ struct errand {
 
 static void do_work(struct hfi_task *task, unsigned events) {
     (void)events;
-    hfi_task_post(&HFI_CONTAINER(task, struct errand, work)->answer, EVENT_ANY);
+    hfi_task_post(&HFI_CONTAINER(task, struct round_trip, work)->answer, EVENT_ANY);
 }
 
 static void take_answer(struct hfi_task *task, unsigned events) {
     (void)events;
-    HFI_CONTAINER(task, struct errand, answer)->over = true;
+    HFI_CONTAINER(task, struct round_trip, answer)->over = true;
 }
 
-static void end_task(struct errand *errand) {
-    if (atomic_fetch_sub(&errand->tasks, 1) == 1)
-        free(errand);
+static void end_task(struct round_trip *round_trip) {
+    if (atomic_fetch_sub(&round_trip->tasks, 1) == 1)
+        free(round_trip);
 }
 
 static void end_work(struct hfi_task *task) {
-    end_task(HFI_CONTAINER(task, struct errand, work));
+    end_task(HFI_CONTAINER(task, struct round_trip, work));
 }
 
 static void end_answer(struct hfi_task *task) {
-    end_task(HFI_CONTAINER(task, struct errand, answer));
+    end_task(HFI_CONTAINER(task, struct round_trip, answer));
 }
 
 static void call_once(struct house *house) {
     struct hfi_exec exec;
     struct hfi_borrower borrower = {.exec = &exec};
-    struct errand *errand = calloc(1, sizeof *errand);
+    struct round_trip *round_trip = calloc(1, sizeof *round_trip);
     hfi_exec_init(&exec);
-    atomic_init(&errand->tasks, 2);
-    hfi_task_init(&errand->work, hfi_keeper_exec(house->keeper), do_work, end_work);
-    hfi_task_init(&errand->answer, &exec, take_answer, end_answer);
+    atomic_init(&round_trip->tasks, 2);
+    hfi_task_init(&round_trip->work, hfi_keeper_exec(house->keeper), do_work, end_work);
+    hfi_task_init(&round_trip->answer, &exec, take_answer, end_answer);
     hfi_keeper_borrow(house->keeper, &borrower);
-    hfi_task_post(&errand->work, EVENT_ANY);
-    while (!errand->over)
+    hfi_task_post(&round_trip->work, EVENT_ANY);
+    while (!round_trip->over)
         if (!hfi_exec_run(&exec))
             hfi_keeper_run_borrowed(house->keeper, &borrower);
     hfi_keeper_return(house->keeper, &borrower);
-    hfi_task_unref(&errand->work);
-    hfi_task_retire(&errand->answer);
-    hfi_task_unref(&errand->answer);
+    hfi_task_unref(&round_trip->work);
+    hfi_task_retire(&round_trip->answer);
+    hfi_task_unref(&round_trip->answer);
     hfi_exec_destroy(&exec);
 }
 

@@ -32,7 +32,7 @@ static void begin(struct raw *raw, struct hfi_host *host) {
 }
 
 /* Something to be done on the keeper's thread, in one go. */
-struct errand {
+struct job {
     struct hfi_task task;
     struct hfi_conn *conn;
     struct hfi_want *want;
@@ -41,18 +41,18 @@ struct errand {
     atomic_bool done;
 };
 
-static void run_errand(struct hfi_task *task, unsigned events) {
-    struct errand *errand = HFI_CONTAINER(task, struct errand, task);
+static void run_job(struct hfi_task *task, unsigned events) {
+    struct job *job = HFI_CONTAINER(task, struct job, task);
     (void)events;
-    if (errand->breaks)
-        hfi_conn_suspect(errand->conn, INT64_MAX);
-    hfi_conn_want(errand->conn, errand->want, errand->wanting, EVENT_READY);
-    hfi_conn_retire(errand->conn);
-    atomic_store(&errand->done, true);
+    if (job->breaks)
+        hfi_conn_suspect(job->conn, INT64_MAX);
+    hfi_conn_want(job->conn, job->want, job->wanting, EVENT_READY);
+    hfi_conn_retire(job->conn);
+    atomic_store(&job->done, true);
 }
 
 static bool is_done(void *arg) {
-    return atomic_load(&((struct errand *)arg)->done);
+    return atomic_load(&((struct job *)arg)->done);
 }
 
 static void nothing_to_free(struct hfi_task *task) {
@@ -75,12 +75,11 @@ static void retire_wanted(bool connected, bool breaks) {
     if (connected)
         raw_connect(&raw);
     caller_begin(&caller, &raw);
-    struct errand errand = {
-        .conn = raw.conn, .want = &want, .wanting = &caller.task, .breaks = breaks};
-    hfi_task_init(&errand.task, hfi_keeper_exec(raw.keeper), run_errand, nothing_to_free);
-    hfi_task_post(&errand.task, 1);
+    struct job job = {.conn = raw.conn, .want = &want, .wanting = &caller.task, .breaks = breaks};
+    hfi_task_init(&job.task, hfi_keeper_exec(raw.keeper), run_job, nothing_to_free);
+    hfi_task_post(&job.task, 1);
     await(&caller);
-    assert_true(wait_until(is_done, &errand, 60000));
+    assert_true(wait_until(is_done, &job, 60000));
     hfi_conn_unwant(raw.conn, &want);
     if (!connected || breaks)
         assert_int_equal(want.err, HF_EUNREACH);

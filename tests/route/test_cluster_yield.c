@@ -1,5 +1,5 @@
 /*
- * Standing back (src/redis/wait/yield_to_waiters.c) for a lock that has moved to another server of a cluster meanwhile, with memory that fails at
+ * Yielding (src/redis/wait/yield_to_waiters.c) for a lock that has moved to another server of a cluster meanwhile, with memory that fails at
  * each step in turn.
  *
  * A client that released it listens where it was. Its next attempt is sent elsewhere, where somebody else has the lock, so it listens there

@@ -97,16 +97,16 @@ static void die(struct fair_model *m, int who) {
 
 void fair_java_step(struct fair_model *m, int who) {
     struct java *j = &m->javas[who];
-    unsigned dice = roll(&m->play, 100);
-    if (dice < 6) { /* alone, or its whole process, with all who wait in it */
-        for (int i = dice < 3 ? who : 0; i < (dice < 3 ? who + 1 : JAVAS); i++)
+    unsigned draw = roll(&m->play, 100);
+    if (draw < 6) { /* alone, or its whole process, with all who wait in it */
+        for (int i = draw < 3 ? who : 0; i < (draw < 3 ? who + 1 : JAVAS); i++)
             die(m, i);
-    } else if (dice < 12) { /* the process connects again */
+    } else if (draw < 12) { /* the process connects again */
         for (int i = 0; i < JAVAS; i++)
             fair_java_listen(m, i, false);
-    } else if (!j->heard && dice < 35) {
+    } else if (!j->heard && draw < 35) {
         fair_java_listen(m, who, true);
-    } else if (j->state == HOLDING || (j->state == WAITING && dice < 42)) {
+    } else if (j->state == HOLDING || (j->state == WAITING && draw < 42)) {
         fair_java_leave(m, who);
     } else {
         java_try(m, who);

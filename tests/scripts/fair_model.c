@@ -180,8 +180,8 @@ static void transmit(struct fair_model *m, int who, bool reliable) {
         (o->least_confirm == 0 || o->request.confirm < o->least_confirm))
         o->least_confirm = o->request.confirm;
     o->sent_at = m->play.now;
-    unsigned dice = reliable ? 0 : roll(&m->play, 100);
-    if (dice < 80) {
+    unsigned draw = reliable ? 0 : roll(&m->play, 100);
+    if (draw < 80) {
         redisReply *reply = run_script(m, &o->request);
         answered(m, who, reply);
         freeReplyObject(reply);
@@ -189,10 +189,10 @@ static void transmit(struct fair_model *m, int who, bool reliable) {
         o->sent = true;
         o->quiet_until = o->request.not_after;
         const char *fate = "is lost";
-        if (dice < 88) {
+        if (draw < 88) {
             freeReplyObject(run_script(m, &o->request));
             fate = "runs, answer lost";
-        } else if (dice < 96 && m->copies_len < COPIES) {
+        } else if (draw < 96 && m->copies_len < COPIES) {
             m->copies[m->copies_len++] = o->request;
             fate = "is held up";
         }
@@ -249,10 +249,10 @@ static void crash(struct fair_model *m, int who) {
 
 static void owner_step(struct fair_model *m, int who) {
     struct owner *o = &m->owners[who];
-    unsigned dice = roll(&m->play, 100);
-    if (dice < 1) {
+    unsigned draw = roll(&m->play, 100);
+    if (draw < 1) {
         crash(m, who);
-    } else if (o->heard ? dice < 5 : dice < 30) {
+    } else if (o->heard ? draw < 5 : draw < 30) {
         fair_listen(m, who, !o->heard);
     } else if (o->pending) {
         transmit(m, who, false);
@@ -266,13 +266,13 @@ static void owner_step(struct fair_model *m, int who) {
         o->state = WAITING;
         begin(m, who, ACQUIRE);
         transmit(m, who, false);
-    } else if (o->state == WAITING && o->mails > 0 && dice < 50) {
+    } else if (o->state == WAITING && o->mails > 0 && draw < 50) {
         read_mail(m, who);
     } else if (o->state == WAITING) {
-        begin(m, who, dice < 92 ? ACQUIRE : GIVE_UP);
+        begin(m, who, draw < 92 ? ACQUIRE : GIVE_UP);
         transmit(m, who, false);
-    } else if (dice < 75) { /* it has work to do; a grant it confirms rather sooner */
-        if (dice < (o->provisional ? 50 : 25)) {
+    } else if (draw < 75) { /* it has work to do; a grant it confirms rather sooner */
+        if (draw < (o->provisional ? 50 : 25)) {
             begin(m, who, RENEW);
             transmit(m, who, false);
         }
@@ -327,14 +327,14 @@ static void run_copy(struct fair_model *m, int index) {
 /* ---- Schedules ------------------------------------------------------------------------------ */
 
 static void step(struct fair_model *m) {
-    unsigned dice = roll(&m->play, 100);
-    if (dice < (m->with_java ? 6 : 12))
+    unsigned draw = roll(&m->play, 100);
+    if (draw < (m->with_java ? 6 : 12))
         pass_tick(m);
-    else if (dice < 18 && m->copies_len > 0)
+    else if (draw < 18 && m->copies_len > 0)
         run_copy(m, (int)roll(&m->play, (unsigned)m->copies_len));
-    else if (dice < 42 && m->with_java)
+    else if (draw < 42 && m->with_java)
         fair_java_step(m, (int)roll(&m->play, JAVAS));
-    else if (dice < 50 && m->with_java)
+    else if (draw < 50 && m->with_java)
         pass_moment(m);
     else
         owner_step(m, (int)roll(&m->play, OWNERS));

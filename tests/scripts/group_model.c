@@ -176,14 +176,14 @@ static void copy_step(struct model *m) {
 }
 
 static void step(struct model *m) {
-    unsigned dice = roll(&m->play, 100);
-    if (dice < 50)
+    unsigned draw = roll(&m->play, 100);
+    if (draw < 50)
         group_owner_step(m, (int)roll(&m->play, OWNERS));
-    else if (dice < 60)
+    else if (draw < 60)
         java_step(m);
-    else if (dice < 63)
+    else if (draw < 63)
         force_step(m);
-    else if (dice < 85)
+    else if (draw < 85)
         copy_step(m);
     else
         pass_time(m, 1 + (int)roll(&m->play, 2));

@@ -24,7 +24,7 @@ static void give_back(struct quorum_model *m, int who) {
         client->answers[s] = UNASKED;
         quorum_forget(m, who, s);
         if (client->votes.of[s].held)
-            quorum_push(m, who, s, (struct command){.errand = GIVE_BACK});
+            quorum_push(m, who, s, (struct command){.member_op = GIVE_BACK});
     }
     hfi_votes_begin(&client->votes);
 }
@@ -37,10 +37,11 @@ static void think(struct quorum_model *m, int who) {
 
 /* ---- Asking ---------------------------------------------------------------------------------- */
 
-static void push(struct quorum_model *m, int who, int server, enum errand errand, int64_t token) {
+static void push(struct quorum_model *m, int who, int server, enum member_op member_op,
+                 int64_t token) {
     int64_t lease_ms = m->clients[who].lease_ms;
     quorum_push(m, who, server,
-                (struct command){.errand = errand, .lease_ms = lease_ms, .token = token});
+                (struct command){.member_op = member_op, .lease_ms = lease_ms, .token = token});
 }
 
 static void ask_others(struct quorum_model *m, int who) {
@@ -207,7 +208,7 @@ static void asked(struct quorum_model *m, const struct copy *copy) {
     struct client *client = &m->clients[copy->client];
     int s = copy->server;
     if (copy->code == 1 && !client->wanted) {
-        quorum_push(m, copy->client, s, (struct command){.errand = GIVE_BACK});
+        quorum_push(m, copy->client, s, (struct command){.member_op = GIVE_BACK});
     } else if (copy->code == 1) {
         m->tally.refilled += client->phase == HOLDING;
         client->answers[s] = GRANTED;
@@ -232,9 +233,9 @@ static void extended(struct quorum_model *m, const struct copy *copy) {
         return;
     }
     note_held(m, client, copy);
-    if (copy->command.errand == RAISE && copy->command.token == HFI_TOKEN_DRAW)
+    if (copy->command.member_op == RAISE && copy->command.token == HFI_TOKEN_DRAW)
         note_drawn(m, client, copy);
-    else if (copy->command.errand == RAISE)
+    else if (copy->command.member_op == RAISE)
         hfi_votes_stored(&client->votes, (size_t)copy->server, copy->value);
 }
 
@@ -257,16 +258,16 @@ static void look(struct quorum_model *m, int who) {
 }
 
 void quorum_answered(struct quorum_model *m, const struct copy *copy) {
-    if (copy->command.errand == ASK)
+    if (copy->command.member_op == ASK)
         asked(m, copy);
-    else if (copy->command.errand != GIVE_BACK)
+    else if (copy->command.member_op != GIVE_BACK)
         extended(m, copy);
     look(m, copy->client);
     quorum_judge_answer(m, copy);
 }
 
 void quorum_failed(struct quorum_model *m, int who, int server, const struct command *command) {
-    if (command->errand != ASK)
+    if (command->member_op != ASK)
         return;
     m->clients[who].answers[server] = FAILED;
     look(m, who);

@@ -113,24 +113,24 @@ static void delete_some(struct quorum_model *m) {
 }
 
 static void go_wrong(struct quorum_model *m) {
-    unsigned dice = roll(&m->play, 100);
+    unsigned draw = roll(&m->play, 100);
     int client = (int)roll(&m->play, CLIENTS), server = (int)roll(&m->play, SERVERS);
     m->fault_at = m->now + quorum_between(m, 1, m->fault_ms) * MS;
     if (m->fenced)
         quorum_save(m, (int)roll(&m->play, SERVERS));
-    if (m->deletes && dice < 50)
+    if (m->deletes && draw < 50)
         delete_some(m);
-    else if (m->crashes && dice < 45)
+    else if (m->crashes && draw < 45)
         strike(m);
-    else if (dice < (m->crashes ? 60 : 10))
+    else if (draw < (m->crashes ? 60 : 10))
         crash_one(m, server);
-    else if (dice < 40)
+    else if (draw < 40)
         cut(m, client, server, quorum_between(m, 20, LEASE_MS / 2));
-    else if (dice < 50)
+    else if (draw < 50)
         cut_many(m, client);
-    else if (dice < 80)
+    else if (draw < 80)
         quorum_break_link(m, client, server);
-    else if (dice < 95)
+    else if (draw < 95)
         pause_client(m, client);
     else
         die(m, client);

@@ -16,9 +16,9 @@
 
 /* ---- What is to be done at a server ---------------------------------------------------------- */
 
-bool quorum_is_queued(const struct link *link, enum errand errand) {
+bool quorum_is_queued(const struct link *link, enum member_op member_op) {
     for (size_t i = 0; i < link->queued; i++)
-        if (link->queue[i].errand == errand)
+        if (link->queue[i].member_op == member_op)
             return true;
     return false;
 }
@@ -45,7 +45,7 @@ void quorum_forget(struct quorum_model *m, int client, int server) {
     struct link *link = &m->clients[client].links[server];
     size_t kept = 0;
     for (size_t i = 0; i < link->queued; i++)
-        if (link->queue[i].sent || link->queue[i].errand == GIVE_BACK)
+        if (link->queue[i].sent || link->queue[i].member_op == GIVE_BACK)
             link->queue[kept++] = link->queue[i];
     link->queued = kept;
 }
@@ -53,13 +53,13 @@ void quorum_forget(struct quorum_model *m, int client, int server) {
 /* The first thing there has failed, and nobody knows if it has run. */
 static void fail_first(struct quorum_model *m, int client, int server) {
     struct link *link = &m->clients[client].links[server];
-    if (link->queued == 0 || link->queue[0].errand == GIVE_BACK)
+    if (link->queued == 0 || link->queue[0].member_op == GIVE_BACK)
         return;
     struct command first = pop(link);
-    if (first.errand == ASK && first.sent) {
+    if (first.member_op == ASK && first.sent) {
         m->tally.settled++;
         memmove(link->queue + 1, link->queue, link->queued * sizeof *link->queue);
-        link->queue[0] = (struct command){.errand = GIVE_BACK};
+        link->queue[0] = (struct command){.member_op = GIVE_BACK};
         link->queued++;
     }
     quorum_failed(m, client, server, &first);
@@ -117,10 +117,10 @@ static struct copy *new_copy(struct quorum_model *m) {
 }
 
 static int64_t travel_us(struct quorum_model *m) {
-    unsigned dice = roll(&m->play, 20);
-    if (dice < (m->slow ? 8 : 16))
+    unsigned draw = roll(&m->play, 20);
+    if (draw < (m->slow ? 8 : 16))
         return quorum_between(m, MS, 3 * MS);
-    return dice < (m->slow ? 12 : 19) ? quorum_between(m, 5 * MS, 40 * MS)
+    return draw < (m->slow ? 12 : 19) ? quorum_between(m, 5 * MS, 40 * MS)
                                       : quorum_between(m, 40 * MS, 400 * MS);
 }
 

@@ -75,13 +75,13 @@ static void append(struct quorum_model *m, struct machine *machine, const struct
     const char *release[] = {"EVALSHA", sha[RELEASE], "1",       LOCK_NAME, not_after, owner,
                              "1",       "1",          "publish", CHANNEL,   seconds,   micros};
     redisContext *to = machine->connection;
-    if (command->errand == ASK && m->fenced)
+    if (command->member_op == ASK && m->fenced)
         redisAppendCommandArgv(to, sizeof ask_fenced / sizeof *ask_fenced, ask_fenced, NULL);
-    else if (command->errand == ASK)
+    else if (command->member_op == ASK)
         redisAppendCommandArgv(to, sizeof ask / sizeof *ask, ask, NULL);
-    else if (command->errand == EXTEND)
+    else if (command->member_op == EXTEND)
         redisAppendCommandArgv(to, sizeof extend / sizeof *extend, extend, NULL);
-    else if (command->errand == RAISE)
+    else if (command->member_op == RAISE)
         redisAppendCommandArgv(to, sizeof raise_to / sizeof *raise_to, raise_to, NULL);
     else
         redisAppendCommandArgv(to, sizeof release / sizeof *release, release, NULL);
@@ -89,12 +89,12 @@ static void append(struct quorum_model *m, struct machine *machine, const struct
 
 /* Every script's first number is its verdict, but a renewal that comes too late has none. */
 static void read_answer(struct copy *copy, redisReply *answer) {
-    const redisReply *reply = script_written_out(answer, copy->command.errand == ASK ? 1 : 0);
+    const redisReply *reply = script_written_out(answer, copy->command.member_op == ASK ? 1 : 0);
     bool late = reply->elements == 1;
     copy->code = late ? -3 : reply->element[0]->integer;
     copy->value = reply->elements < 3 ? 0 : reply->element[reply->elements - 2]->integer;
     copy->server_ms = reply->element[reply->elements - 1]->integer;
-    if (copy->command.errand == ASK && copy->code == 0 && copy->value > 0)
+    if (copy->command.member_op == ASK && copy->code == 0 && copy->value > 0)
         copy->value = (copy->value + UNIT - 1) / UNIT; /* a TTL */
 }
 
@@ -111,7 +111,7 @@ void quorum_run(struct quorum_model *m, struct copy *copy) {
     m->tally.scripts++;
     m->tally.late += copy->code == -3;
     note(&m->play, "s%d: '%s' of c%d.%d, sent at its %" PRId64 ": %" PRId64 " %" PRId64,
-         copy->server, names[copy->command.errand], copy->client, copy->life, copy->sent_ms,
+         copy->server, names[copy->command.member_op], copy->client, copy->life, copy->sent_ms,
          copy->code, copy->value);
 }
 
@@ -194,7 +194,7 @@ void quorum_judge_answer(struct quorum_model *m, const struct copy *copy) {
     size_t heard = 0;
     if (client->stolen_of == 0 || client->phase != HOLDING)
         return;
-    if (client->stolen[copy->server] && copy->command.errand != ASK && copy->code == 0)
+    if (client->stolen[copy->server] && copy->command.member_op != ASK && copy->code == 0)
         client->heard[copy->server] = true;
     for (size_t s = 0; s < SERVERS; s++)
         heard += client->heard[s];

@@ -37,9 +37,9 @@ struct machine {
 };
 
 /* What one client wants of one server. */
-enum errand { ASK, EXTEND, RAISE, GIVE_BACK };
+enum member_op { ASK, EXTEND, RAISE, GIVE_BACK };
 struct command {
-    enum errand errand;
+    enum member_op member_op;
     int64_t lease_ms, token;
     bool sent;
 };
@@ -132,7 +132,7 @@ void quorum_judge_answer(struct quorum_model *m, const struct copy *copy);
 void quorum_push(struct quorum_model *m, int client, int server, struct command command);
 /* Whatever was to be done there and was not begun is not done. */
 void quorum_forget(struct quorum_model *m, int client, int server);
-bool quorum_is_queued(const struct link *link, enum errand errand);
+bool quorum_is_queued(const struct link *link, enum member_op member_op);
 void quorum_break_link(struct quorum_model *m, int client, int server);
 void quorum_pump(struct quorum_model *m, int client, int server);
 void quorum_arrive(struct quorum_model *m, struct copy *copy);

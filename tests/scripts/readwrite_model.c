@@ -254,14 +254,14 @@ static void run_copy(struct rw_model *m, int i) {
 }
 
 static void step(struct rw_model *m) {
-    unsigned dice = roll(&m->play, 100);
-    if (dice < 50)
+    unsigned draw = roll(&m->play, 100);
+    if (draw < 50)
         owner_step(m, (int)roll(&m->play, OWNERS));
-    else if (dice < 66)
+    else if (draw < 66)
         java_step(m, (int)roll(&m->play, JAVAS));
-    else if (dice < 68)
+    else if (draw < 68)
         break_step(m);
-    else if (dice < 85)
+    else if (draw < 85)
         run_copy(m, (int)roll(&m->play, COPIES));
     else
         pass_time(m);

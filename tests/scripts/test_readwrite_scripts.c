@@ -187,6 +187,45 @@ CASE(more_levels_than_can_be_inspected) {
     redisFree(user);
 }
 
+/* The same for a renewal of many locks, each of whose counts could be one: it changes nothing, and each lock is renewed by
+ * itself. */
+CASE(more_levels_than_can_be_renewed_at_once) {
+    struct server *server = stage->server;
+    char *renew = script_text("read_renew");
+    cmd_ok(server, "FLUSHALL");
+    cmd_ok(server, "HSET thelock mode read me 99999");
+    cmd_ok(server, "PEXPIRE thelock 60000");
+    cmd_ok(server, "SET {thelock}:me:rwlock_timeout:1 1 PX 60000");
+    redisReply *reply = cmd(server,
+                            "EVAL %s 11 thelock thelock thelock thelock thelock thelock thelock "
+                            "thelock thelock thelock thelock 0 90000 me 90000 me 90000 me 90000 me "
+                            "90000 me 90000 me 90000 me 90000 me 90000 me 90000 me 90000 me",
+                            renew);
+    assert_int_equal(reply->type, REDIS_REPLY_ERROR);
+    assert_non_null(strstr(script_error(reply), "read too often"));
+    freeReplyObject(reply);
+    assert_int_equal(cmd_int(server, "DBSIZE"), 2);
+    assert_true(pttl(server, LOCK) <= 60000);
+    reply = cmd(server, "EVAL %s 1 thelock 0 90000 me", renew);
+    assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
+    assert_int_equal(reply->element[0]->integer, 1);
+    freeReplyObject(reply);
+    assert_true(pttl(server, LOCK) > 60000);
+    free(renew);
+}
+
+/* Keys that no reader could have made are left to expire. */
+CASE(levels_without_end) {
+    struct server *server = stage->server;
+    redisContext *user = connect_as(server, NULL, NULL);
+    cmd_ok(server, "FLUSHALL");
+    cmd_ok(server, "EVAL %s 1 thelock",
+           "for i = 1, 100010 do redis.call('set', '{thelock}:me:rwlock_timeout:' .. i, 1) end");
+    assert_code(user, "read_release", "thelock , 0 me 1 publish x", "-1");
+    assert_int_equal(cmd_int(server, "DBSIZE"), 11);
+    redisFree(user);
+}
+
 /* How many commands the server has run since the last CONFIG RESETSTAT, those in scripts too. */
 static long long commands_run(void) {
     redisReply *reply = cmd(stage->server, "INFO commandstats");

@@ -22,7 +22,7 @@ enum discipline {
     NEVER_ASKS_TIME, /* an old reading of the server's clock is trusted */
 };
 
-enum { OWNERS = 3, COPIES = 64, DEBTS = 64 };
+enum { OWNERS = 3, COPIES = 64, LATE_RELEASES = 64 };
 enum {
     LEASE = 100,
     LONG_LEASE = 600,
@@ -70,7 +70,7 @@ struct model {
         int token; /* 0: none */
         int64_t at;
         bool sent;
-    } debts[DEBTS];
+    } late_releases[LATE_RELEASES];
     int64_t now;
     int last_token, last_request;
     uint64_t held, resent, late, lost, extended, settled, stepped;
@@ -116,11 +116,11 @@ static void ask_server(struct model *m, int who, enum verb verb, int64_t number)
 static void owe_release(struct model *m, int token, int64_t at) {
     if (m->discipline == NEVER_SETTLES)
         return;
-    for (int i = 0; i < DEBTS; i++)
-        if (m->debts[i].token == 0) {
-            m->debts[i].token = token;
-            m->debts[i].at = at;
-            m->debts[i].sent = false;
+    for (int i = 0; i < LATE_RELEASES; i++)
+        if (m->late_releases[i].token == 0) {
+            m->late_releases[i].token = token;
+            m->late_releases[i].at = at;
+            m->late_releases[i].sent = false;
             return;
         }
 }
@@ -304,12 +304,13 @@ static void step_clock(struct model *m) {
     expire(m);
 }
 
-static void pay_debts(struct model *m) {
-    for (int i = 0; i < DEBTS; i++) {
-        if (m->debts[i].token == 0 || m->now < m->debts[i].at || m->debts[i].sent)
+static void send_late_releases(struct model *m) {
+    for (int i = 0; i < LATE_RELEASES; i++) {
+        if (m->late_releases[i].token == 0 || m->now < m->late_releases[i].at ||
+            m->late_releases[i].sent)
             continue;
-        m->debts[i].sent = true;
-        send_copy(m, (struct copy){.verb = SETTLE, .token = m->debts[i].token, .owner = i});
+        m->late_releases[i].sent = true;
+        send_copy(m, (struct copy){.verb = SETTLE, .token = m->late_releases[i].token, .owner = i});
     }
 }
 
@@ -323,9 +324,9 @@ static void deliver(struct model *m) {
         m->late += copy.at - m->now > PATIENCE;
         if (copy.verb == SETTLE) {
             if (copy.reply_lost) {
-                m->debts[copy.owner].sent = false; /* and again */
+                m->late_releases[copy.owner].sent = false; /* and again */
             } else {
-                m->debts[copy.owner].token = 0;
+                m->late_releases[copy.owner].token = 0;
                 m->settled++;
             }
         } else if (!copy.reply_lost) {
@@ -347,7 +348,7 @@ static void check(struct model *m) {
 static void tick(struct model *m) {
     m->now++;
     deliver(m);
-    pay_debts(m);
+    send_late_releases(m);
     check(m);
 }
 

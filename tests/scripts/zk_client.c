@@ -6,7 +6,7 @@
 #include "support/wait.h"
 
 #define QUARTER_MS (TIMEOUT_MS / 4)
-#define PATIENCE_MS (TIMEOUT_MS / 3)
+#define PING_AFTER_MS (TIMEOUT_MS / 3)
 
 /* ---- What it believes ------------------------------------------------------------------------- */
 
@@ -340,7 +340,7 @@ static void do_what_is_due(struct zk_model *m, int client) {
     else if (wants_proof && c->checking_since_ms == 0 && !counts_handshakes(m) &&
              now_ms >= c->committed_ms + QUARTER_MS)
         check(m, client);
-    else if (!wants_proof && now_ms - last_packet_ms(c) >= PATIENCE_MS)
+    else if (!wants_proof && now_ms - last_packet_ms(c) >= PING_AFTER_MS)
         ask_for(m, client, PING, 0);
 }
 
@@ -359,7 +359,7 @@ void client_timer(struct zk_model *m, const struct event *event) {
     struct client *c = &m->clients[event->who];
     schedule(m, m->play.now + 20 + (int)roll(&m->play, 20), TIMER, event->who);
     look_at_clock(m, event->who);
-    if (c->asked_len > 0 && m->play.now - c->asked_ms[0] > PATIENCE_MS)
+    if (c->asked_len > 0 && m->play.now - c->asked_ms[0] > PING_AFTER_MS)
         drop_connection(m, event->who);
     if (c->connected && renews(m, c))
         drop_connection(m, event->who);

@@ -17,7 +17,7 @@
 #include <string.h>
 
 #define EVENT_AGAIN (1u << HFI_ENGINE_EVENT_SHIFT)
-#define PATIENCE_MS 300 /* for an answer, where nothing else limits it */
+#define TIMEOUT_MS 300 /* for an answer, where nothing else limits it */
 
 /* What a call does at its node, with `mtx` locked. HF_EBUSY: not now. */
 typedef int attempt_fn(struct memory *memory, struct hfi_call *call);
@@ -103,7 +103,7 @@ static void alarm_fired(struct hfi_alarm *alarm) {
 
 /* When to give up: an answer is waited for even if the lock is not. */
 static int64_t limit_ms(const struct hfi_call *call, bool unanswered) {
-    int64_t at_least_ms = unanswered ? call->start_ms + PATIENCE_MS : 0;
+    int64_t at_least_ms = unanswered ? call->start_ms + TIMEOUT_MS : 0;
     return call->deadline_ms > at_least_ms ? call->deadline_ms : at_least_ms;
 }
 

@@ -26,7 +26,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-enum { MAX_LINKS = 64, ACT_LIMIT_MS = 60000, FLOOD_MAX = 600000, FLOOD_PATIENCE_S = 20 };
+enum { MAX_LINKS = 64, ACT_LIMIT_MS = 60000, FLOOD_MAX = 600000, FLOOD_TIMEOUT_S = 20 };
 
 enum order {
     ORDER_KEYS,
@@ -63,7 +63,7 @@ struct front {
 
 /* Ends when nobody reads it for a while, or the other side hangs up. */
 static void flood(SSL *ssl) {
-    struct timeval patience = {.tv_sec = FLOOD_PATIENCE_S};
+    struct timeval patience = {.tv_sec = FLOOD_TIMEOUT_S};
     setsockopt(SSL_get_fd(ssl), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
     bool sent = true;
     for (int i = 0; i < FLOOD_MAX && sent; i++) {
@@ -153,8 +153,8 @@ static void serve(struct front_link *link, SSL *ssl) {
                                {.fd = link->wake, .events = POLLIN}};
         poll(fds, 3, -1);
         if (fds[2].revents != 0) {
-            uint64_t kicks;
-            if (read(link->wake, &kicks, sizeof kicks) < 0)
+            uint64_t wakes;
+            if (read(link->wake, &wakes, sizeof wakes) < 0)
                 support_die("front: %s", strerror(errno));
             obey(link, ssl);
         }

@@ -135,8 +135,8 @@ static void *loop(void *arg) {
         int wait = prepare_poll(proxy, fds, &count);
         sync_unlock(&proxy->sync);
         poll(fds, count, wait);
-        uint64_t kicks;
-        if (read(proxy->wake, &kicks, sizeof kicks) < 0 && errno != EAGAIN)
+        uint64_t wakes;
+        if (read(proxy->wake, &wakes, sizeof wakes) < 0 && errno != EAGAIN)
             support_die("proxy: %s", strerror(errno));
         sync_lock(&proxy->sync);
     }
@@ -147,14 +147,14 @@ static void *loop(void *arg) {
 
 /* ---- Control --------------------------------------------------------------------------------- */
 
-static void kick(struct proxy *proxy) {
+static void wake(struct proxy *proxy) {
     if (write(proxy->wake, &(uint64_t){1}, sizeof(uint64_t)) < 0 && errno != EAGAIN)
         support_die("proxy: %s", strerror(errno));
 }
 
 static void await_pass(struct proxy *proxy) {
     uint64_t wanted = ++proxy->pass_wanted;
-    kick(proxy);
+    wake(proxy);
     while (proxy->pass_done < wanted)
         sync_wait(&proxy->sync, now_ms() + 1000);
 }
@@ -414,7 +414,7 @@ void proxy_free(struct proxy *proxy) {
         return;
     sync_lock(&proxy->sync);
     proxy->stop = true;
-    kick(proxy);
+    wake(proxy);
     sync_unlock(&proxy->sync);
     pthread_join(proxy->thread, NULL);
 

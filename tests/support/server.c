@@ -30,7 +30,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { READY_LIMIT_MS = 60000, STOP_PATIENCE_MS = 30000, PORT_TRIES = 50, PICK_TRIES = 100 };
+enum { READY_LIMIT_MS = 60000, STOP_TIMEOUT_MS = 30000, PORT_TRIES = 50, PICK_TRIES = 100 };
 
 static char *format(const char *template, const char *a, const char *b, const char *c) {
     char *text = NULL;
@@ -242,7 +242,7 @@ static void end(struct server *server, int signal_number) {
     check_owner(server);
     if (server->pid == 0)
         return;
-    warden_end(server->pid, signal_number, STOP_PATIENCE_MS);
+    warden_end(server->pid, signal_number, STOP_TIMEOUT_MS);
     server->pid = 0;
     server_forget_connection(server);
 }

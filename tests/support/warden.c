@@ -13,7 +13,7 @@
  * forked from a program that may have threads, so it uses async-signal-safe calls and static memory
  * only.
  *
- * Invariants: a pid in `wards` was forked by the warden and not yet reaped, so it names that
+ * Invariants: a pid in `children` was forked by the warden and not yet reaped, so it names that
  * process and no other. Every request is answered by exactly one int64_t.
  */
 #include "support/warden.h"
@@ -34,7 +34,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { MAX_WARDS = 256, MAX_ARGS = 32 };
+enum { MAX_CHILDREN = 256, MAX_ARGS = 32 };
 
 enum warden_op { OP_SPAWN, OP_RUNNING, OP_SIGNAL, OP_END, OP_ADOPT_DIR, OP_REMOVE_DIR };
 
@@ -43,30 +43,30 @@ struct warden_request {
     enum warden_op op;
     pid_t pid;
     int signal_number;
-    int64_t patience_ms;
+    int64_t timeout_ms;
     size_t text_length;
     char text[PATH_MAX];
 };
 
 /* ---- In the warden --------------------------------------------------------------------------- */
 
-static pid_t wards[MAX_WARDS];         /* 0: free */
-static char dirs[MAX_WARDS][PATH_MAX]; /* "": free */
+static pid_t children[MAX_CHILDREN];      /* 0: free */
+static char dirs[MAX_CHILDREN][PATH_MAX]; /* "": free */
 
-static bool reap(pid_t *ward, int flags) {
+static bool reap(pid_t *child, int flags) {
     pid_t got;
-    while ((got = waitpid(*ward, NULL, flags)) < 0 && errno == EINTR)
+    while ((got = waitpid(*child, NULL, flags)) < 0 && errno == EINTR)
         continue;
     if (got == 0)
         return false;
-    *ward = 0;
+    *child = 0;
     return true;
 }
 
-static pid_t *find_ward(pid_t pid) {
-    for (size_t i = 0; i < MAX_WARDS; i++)
-        if (wards[i] == pid)
-            return &wards[i];
+static pid_t *find_child(pid_t pid) {
+    for (size_t i = 0; i < MAX_CHILDREN; i++)
+        if (children[i] == pid)
+            return &children[i];
     return NULL;
 }
 
@@ -96,8 +96,8 @@ static void become_program(struct warden_request *request, pid_t warden) {
 }
 
 static int64_t spawn(struct warden_request *request) {
-    pid_t *ward = find_ward(0);
-    if (ward == NULL)
+    pid_t *child = find_child(0);
+    if (child == NULL)
         return -EMFILE;
     pid_t warden = getpid();
     pid_t pid = fork();
@@ -105,21 +105,21 @@ static int64_t spawn(struct warden_request *request) {
         become_program(request, warden);
     if (pid < 0)
         return -errno;
-    *ward = pid;
+    *child = pid;
     return pid;
 }
 
-static void end_ward(pid_t *ward, int signal_number, int64_t patience_ms) {
-    kill(*ward, signal_number);
-    kill(*ward, SIGCONT);
-    int64_t limit_ms = now_ms() + patience_ms;
+static void end_child(pid_t *child, int signal_number, int64_t timeout_ms) {
+    kill(*child, signal_number);
+    kill(*child, SIGCONT);
+    int64_t limit_ms = now_ms() + timeout_ms;
     while (signal_number != SIGKILL && now_ms() < limit_ms) {
-        if (reap(ward, WNOHANG))
+        if (reap(child, WNOHANG))
             return;
         (void)wait_a_moment();
     }
-    kill(*ward, SIGKILL);
-    reap(ward, 0);
+    kill(*child, SIGKILL);
+    reap(child, 0);
 }
 
 static void remove_dir(char *dir) {
@@ -134,7 +134,7 @@ static void remove_dir(char *dir) {
 }
 
 static int64_t adopt_dir(const char *path) {
-    for (size_t i = 0; i < MAX_WARDS; i++) {
+    for (size_t i = 0; i < MAX_CHILDREN; i++) {
         if (dirs[i][0] == '\0') {
             strcpy(dirs[i], path); /* the request's text is no longer than this */
             return 0;
@@ -144,7 +144,7 @@ static int64_t adopt_dir(const char *path) {
 }
 
 static int64_t forget_dir(const char *path) {
-    for (size_t i = 0; i < MAX_WARDS; i++) {
+    for (size_t i = 0; i < MAX_CHILDREN; i++) {
         if (strcmp(dirs[i], path) == 0) {
             remove_dir(dirs[i]);
             return 0;
@@ -154,17 +154,17 @@ static int64_t forget_dir(const char *path) {
 }
 
 static int64_t serve(struct warden_request *request) {
-    pid_t *ward = request->pid > 0 ? find_ward(request->pid) : NULL;
+    pid_t *child = request->pid > 0 ? find_child(request->pid) : NULL;
     switch (request->op) {
     case OP_SPAWN:
         return spawn(request);
     case OP_RUNNING:
-        return ward != NULL && !reap(ward, WNOHANG);
+        return child != NULL && !reap(child, WNOHANG);
     case OP_SIGNAL:
-        return ward != NULL && kill(*ward, request->signal_number) == 0 ? 0 : -ESRCH;
+        return child != NULL && kill(*child, request->signal_number) == 0 ? 0 : -ESRCH;
     case OP_END:
-        if (ward != NULL)
-            end_ward(ward, request->signal_number, request->patience_ms);
+        if (child != NULL)
+            end_child(child, request->signal_number, request->timeout_ms);
         return 0;
     case OP_ADOPT_DIR:
         return adopt_dir(request->text);
@@ -224,10 +224,10 @@ static void warden_main(int sock, int owner_pidfd, pid_t owner) {
     keep_only(sock, owner_pidfd);
     watch(sock, owner_pidfd, owner);
 
-    for (size_t i = 0; i < MAX_WARDS; i++)
-        if (wards[i] != 0)
-            end_ward(&wards[i], SIGKILL, 0);
-    for (size_t i = 0; i < MAX_WARDS; i++)
+    for (size_t i = 0; i < MAX_CHILDREN; i++)
+        if (children[i] != 0)
+            end_child(&children[i], SIGKILL, 0);
+    for (size_t i = 0; i < MAX_CHILDREN; i++)
         if (dirs[i][0] != '\0')
             remove_dir(dirs[i]);
     _exit(0);
@@ -325,9 +325,9 @@ void warden_signal(pid_t pid, int signal_number) {
         support_die("process %d was expected to run, and does not", (int)pid);
 }
 
-void warden_end(pid_t pid, int signal_number, int64_t patience_ms) {
+void warden_end(pid_t pid, int signal_number, int64_t timeout_ms) {
     ask(&(struct warden_request){
-        .op = OP_END, .pid = pid, .signal_number = signal_number, .patience_ms = patience_ms});
+        .op = OP_END, .pid = pid, .signal_number = signal_number, .timeout_ms = timeout_ms});
 }
 
 static int64_t ask_about_dir(enum warden_op op, const char *path) {

@@ -23,8 +23,8 @@ bool warden_running(pid_t pid);
 void warden_signal(pid_t pid, int signal_number);
 
 /* Sends the signal, wakes the process if it is stopped, and returns when it has ended; after
- * `patience_ms` it is killed. Fine when it has ended already. */
-void warden_end(pid_t pid, int signal_number, int64_t patience_ms);
+ * `timeout_ms` it is killed. Fine when it has ended already. */
+void warden_end(pid_t pid, int signal_number, int64_t timeout_ms);
 
 /* Directories to be removed when the program ends, and one to be removed now. */
 void warden_adopt_dir(const char *path);

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LIMIT_MS = 90000, STOP_PATIENCE_MS = 30000, DOWN_AFTER_MS = 500 };
+enum { LIMIT_MS = 90000, STOP_TIMEOUT_MS = 30000, DOWN_AFTER_MS = 500 };
 
 struct sentinel {
     char *dir, *config_path, *log_path;
@@ -234,7 +234,7 @@ void watched_start_sentinel(struct watched *w, int i) {
 void watched_kill_sentinel(struct watched *w, int i) {
     struct sentinel *sentinel = &w->sentinels[i];
     if (sentinel->pid != 0)
-        warden_end(sentinel->pid, SIGKILL, STOP_PATIENCE_MS);
+        warden_end(sentinel->pid, SIGKILL, STOP_TIMEOUT_MS);
     sentinel->pid = 0;
 }
 

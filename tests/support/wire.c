@@ -180,8 +180,8 @@ static void *loop(void *arg) {
         if (busy)
             sched_yield(); /* so that a piece may be taken before the next one comes */
         poll(fds, n, busy ? 0 : -1);
-        uint64_t kicks;
-        if (read(wire->wake, &kicks, sizeof kicks) < 0 && errno != EAGAIN)
+        uint64_t wakes;
+        if (read(wire->wake, &wakes, sizeof wakes) < 0 && errno != EAGAIN)
             support_die("wire: %s", strerror(errno));
         sync_lock(&wire->sync);
     }

@@ -160,6 +160,10 @@ bool world_wait_free(struct world *world, int64_t limit_ms) {
     return wait_until(is_free, world, limit_ms);
 }
 
+bool world_free_after_refusal(struct world *world) {
+    return server_is_other(world->server) ? world_wait_free(world, HANG_MS) : world_free(world);
+}
+
 struct wanted_count {
     struct world *world;
     const char *owner;

@@ -84,6 +84,8 @@ hf_permits *pool_permits(hf_client *client);
 /* The count in the lock's hash for a field; 0 when there is none. */
 long long world_count(struct world *world, const char *owner);
 bool world_free(struct world *world); /* no key of the lock's name */
+/* The same after an attempt was refused: on ZooKeeper its node is deleted in the background, after the call has returned. */
+bool world_free_after_refusal(struct world *world);
 /* No key at all but what tests made: nothing is ever left beside the lock. */
 long long world_keys(struct server *server);
 bool world_wait_free(struct world *world, int64_t limit_ms);

@@ -13,7 +13,7 @@
 #include "redis/kinds/kind.h"
 #include "support/case.h"
 
-#define DICE 200 /* more than any number of naps here: all outcomes of a throw */
+#define DRAWS 200 /* more than any number of naps here: all outcomes of a throw */
 
 struct range {
     int64_t least_ms, most_ms;
@@ -21,8 +21,8 @@ struct range {
 
 static struct range range_of(const struct hfi_backoff *backoff, unsigned naps) {
     struct range range = {INT64_MAX, 0};
-    for (uint64_t dice = 0; dice < DICE; dice++) {
-        int64_t nap_ms = hfi_backoff_ms(backoff, naps, dice);
+    for (uint64_t draw = 0; draw < DRAWS; draw++) {
+        int64_t nap_ms = hfi_backoff_ms(backoff, naps, draw);
         range.least_ms = nap_ms < range.least_ms ? nap_ms : range.least_ms;
         range.most_ms = nap_ms > range.most_ms ? nap_ms : range.most_ms;
     }
@@ -62,8 +62,8 @@ CASE(pauses_are_spread_between_half_and_all) {
     static const struct range wanted[] = {{10, 20}, {20, 40}, {40, 80}, {50, 100}, {50, 100}};
     for (unsigned i = 0; i < sizeof wanted / sizeof *wanted; i++) {
         struct range range = {INT64_MAX, 0};
-        for (uint64_t dice = 0; dice < DICE; dice++) {
-            int64_t ms = hfi_backoff_spread_ms(&backoff, i, dice);
+        for (uint64_t draw = 0; draw < DRAWS; draw++) {
+            int64_t ms = hfi_backoff_spread_ms(&backoff, i, draw);
             range.least_ms = ms < range.least_ms ? ms : range.least_ms;
             range.most_ms = ms > range.most_ms ? ms : range.most_ms;
         }
@@ -74,7 +74,7 @@ CASE(pauses_are_spread_between_half_and_all) {
 }
 
 /* What comes out of a clock and an address still fills the whole range. */
-CASE(dice_fall_on_every_side) {
+CASE(jitter_reaches_every_value) {
     unsigned seen[6] = {0};
     char salts[1000];
     for (size_t i = 0; i < sizeof salts; i++)

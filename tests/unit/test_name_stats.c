@@ -1,5 +1,5 @@
 /*
- * Diaries (core/observe/name_stats.h), without a client: one per name, no more than there may be, and room is made only by who is not
+ * Per-name statistics (core/observe/name_stats.h), without a client: one per name, no more than there may be, and room is made only by who is not
  * needed any more.
  */
 #include "core/observe/name_stats.h"
@@ -65,7 +65,7 @@ static struct found look_for(struct hfi_name_stats_table *stats_table, const cha
     return found;
 }
 
-CASE(handles_on_one_name_share_a_diary) {
+CASE(handles_on_one_name_share_statistics) {
     struct hfi_name_stats_table stats_table;
     struct hfi_name_stats_ref one = {.looked_up = false}, other = {.looked_up = false};
     begin(&stats_table, 8, 0);
@@ -163,7 +163,7 @@ CASE(without_memory_there_is_none) {
     const struct hfi_mem mem = {.hook = memory_allocator(&memory)};
     begin(&stats_table, 4, 0);
     stats_table.mem = &mem;
-    for (int at = 1; at <= 2; at++) { /* the diary, and what is to be in it */
+    for (int at = 1; at <= 2; at++) { /* the statistics, and what is to be in it */
         memory.calls = 0;
         memory.fail_at = at;
         assert_int_equal(write_once(&stats_table, "a"), 0);

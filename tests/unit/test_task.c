@@ -223,9 +223,9 @@ CASE(alarms_ring_in_order_and_never_early) {
     stop_runner(&runner);
 }
 
-/* ---- Nudges ---- */
+/* ---- Wake-ups ---- */
 
-CASE(a_nudge_is_work_until_it_is_forgotten) {
+CASE(a_wake_up_is_work_until_it_is_forgotten) {
     struct hfi_exec exec;
     hfi_exec_init(&exec);
     assert_false(hfi_exec_has_work(&exec));

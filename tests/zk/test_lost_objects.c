@@ -149,7 +149,7 @@ static void warm_permits(hf_permits *permits) {
     assert_hf(HF_OK, hf_permits_release(permits, &id));
 }
 
-static hf_client *client_of_little_patience(void) {
+static hf_client *client_with_short_timeouts(void) {
     hf_options options = HF_OPTIONS_INIT;
     hf_client *client = NULL;
     options.watchdog_ms = SURVIVES_MS;
@@ -164,7 +164,7 @@ CASE_AROUND(a_silence_that_outlasts_the_lease, NULL, scene_heal) {
     hf_client *patient = scene_direct(SURVIVES_MS);
     hf_permits *permits = permits_of(patient, "pool-silent");
     warm_permits(permits);
-    hf_client *client = client_of_little_patience();
+    hf_client *client = client_with_short_timeouts();
     hf_permits *ours = permits_of(client, "pool-silent");
     while (take_one(ours, BRIEF_MS, &id) != HF_OK) /* it has little patience with a busy machine */
         ;

@@ -3,7 +3,7 @@
  *
  * Called by the verbs on their operations' executors, and by the watchdog, renewals, expired
  * releases and engine events on the keeper's thread; always with the shard locked. Nothing here
- * waits, calls the engine (but for `let_go`) or notifies anything but the next queued operation.
+ * waits, calls the engine (but for `release_expired`) or notifies anything but the next queued operation.
  * hold.h has the diagram.
  *
  * Invariants: count is more than 0 exactly while HELD or WARNED. A possession that ends clears its
@@ -551,9 +551,9 @@ void hfi_hold_missed_locked(struct hfi_hold *hold, int64_t now_ms) {
 void hfi_hold_leave_behind_locked(struct hfi_hold *hold) {
     struct hfi_engine *engine = hold->core->engine;
     if (hold->kind->stamped) {
-        engine->ops->let_go(engine, hold->kind, hold->name, hold->name_len, hold->owner,
-                            hold->owner_len, &hold->stamp,
-                            max_ms(hold->lease_ms, hold->core->watchdog_ms));
+        engine->ops->release_expired(engine, hold->kind, hold->name, hold->name_len, hold->owner,
+                                     hold->owner_len, &hold->stamp,
+                                     max_ms(hold->lease_ms, hold->core->watchdog_ms));
         return;
     }
     hold->wire = hfi_hold_is_settling(hold) ? HFI_WIRE_SETTLING_AND_MORE : HFI_WIRE_RESIDUE;

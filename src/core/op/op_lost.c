@@ -30,8 +30,10 @@ void hfi_op_found_lost(struct hf_op *op, const char *reason) {
 
 bool hfi_op_ended_meanwhile(struct hf_op *op) {
     struct hfi_call *call = op->call;
+    if (call->count == 0) /* there was none */
+        return false;
     pthread_mutex_lock(&op->shard->mtx);
-    bool ended = call->count > 0 && op->hold->count == 0;
+    bool ended = op->hold->count == 0;
     bool ran_out = op->hold->ended == HFI_RAN_OUT || op->hold->reason == NULL;
     const char *why = ran_out ? "the lease ended before the server answered" : op->hold->reason;
     if (ended)

@@ -102,11 +102,14 @@ static bool keep_quiet(struct hf_op *op, int64_t until_ms) {
     return true;
 }
 
-/* An unreported loss comes first, whatever is still in flight. */
-static bool reports_loss(struct hf_op *op) {
+/* An unreported loss comes first, whatever is still in flight. False: nothing may be sent before
+ * `ret_quiet_until_ms`. */
+static bool reports_loss(struct hf_op *op, int64_t *ret_quiet_until_ms) {
     bool is_new;
     pthread_mutex_lock(&op->shard->mtx);
     bool lost = hfi_hold_take_loss_locked(op->hold, &is_new);
+    if (!lost)
+        *ret_quiet_until_ms = hfi_hold_quiet_until_locked(op->hold, op->lease_ms != HF_WATCHDOG);
     pthread_mutex_unlock(&op->shard->mtx);
     if (is_new)
         hfi_hold_report(op->hold, HFI_LOST);
@@ -164,11 +167,9 @@ static void acquire_go(struct hf_op *op) {
     if (!is_inflated(op))
         return;
     struct hfi_hold *hold = op->hold;
-    if (reports_loss(op) || hfi_op_refuses_lease(op) || refuses_acks(op))
+    int64_t quiet_until_ms = 0;
+    if (reports_loss(op, &quiet_until_ms) || hfi_op_refuses_lease(op) || refuses_acks(op))
         return;
-    pthread_mutex_lock(&op->shard->mtx);
-    int64_t quiet_until_ms = hfi_hold_quiet_until_locked(hold, op->lease_ms != HF_WATCHDOG);
-    pthread_mutex_unlock(&op->shard->mtx);
     if (keep_quiet(op, quiet_until_ms) || is_entangled(op))
         return;
     pthread_mutex_lock(&op->shard->mtx);

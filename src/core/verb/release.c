@@ -58,8 +58,21 @@ static int64_t may_last_until_ms_locked(const struct hf_op *op) {
     return renewed_ms > deadline_ms ? renewed_ms : deadline_ms;
 }
 
+/* It is released, or held fewer times. */
+static void released(struct hf_op *op) {
+    if (op->call->value > 0 && hfi_op_ended_meanwhile(op))
+        return;
+    set_count_after_release(op, op->call->value);
+    hfi_op_count(op, &op->core->counters.released);
+    hfi_op_complete(op, HF_OK, NULL);
+}
+
 static void release_after(struct hf_op *op) {
     struct hfi_call *call = op->call;
+    if (call->err == HF_OK && !call->gone) {
+        released(op);
+        return;
+    }
     pthread_mutex_lock(&op->shard->mtx);
     int64_t deadline_ms = hfi_hold_deadline_ms(op->hold);
     int64_t settle_until_ms = may_last_until_ms_locked(op);
@@ -74,11 +87,7 @@ static void release_after(struct hf_op *op) {
         return;
     }
     if (call->err == HF_OK) {
-        if (call->value > 0 && hfi_op_ended_meanwhile(op))
-            return;
-        set_count_after_release(op, call->value);
-        hfi_op_count(op, &op->core->counters.released);
-        hfi_op_complete(op, HF_OK, NULL);
+        released(op);
         return;
     }
     /* The caller is done with it, whether or not the server knows: it is never renewed again, and

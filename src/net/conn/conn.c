@@ -119,14 +119,19 @@ const struct hfi_target *hfi_conn_target(const struct hfi_conn *conn) {
 
 /* ---- Requests ---- */
 
+static void free_requests(struct hfi_req *req) {
+    do {
+        struct hfi_req *front = req->front;
+        if (req->reply != NULL)
+            req->protocol->message_free(req->reply);
+        hfi_spare_free(req->mem, HFI_SPARE_REQUEST, req);
+        req = front;
+    } while (req != NULL && atomic_fetch_sub_explicit(&req->refs, 1, memory_order_acq_rel) == 1);
+}
+
 void hfi_req_unref(struct hfi_req *req) {
-    if (req == NULL || atomic_fetch_sub_explicit(&req->refs, 1, memory_order_acq_rel) != 1)
-        return;
-    if (req->reply != NULL)
-        req->protocol->message_free(req->reply);
-    struct hfi_req *front = req->front;
-    hfi_spare_free(req->mem, HFI_SPARE_REQUEST, req);
-    hfi_req_unref(front);
+    if (req != NULL && atomic_fetch_sub_explicit(&req->refs, 1, memory_order_acq_rel) == 1)
+        free_requests(req);
 }
 
 /* If the last synchronous caller has left, the keeper reads the outstanding replies. */

@@ -156,10 +156,13 @@ void hfi_conn_discard_output(struct hfi_conn *conn); /* locked */
  * was appended, to the FIFO. */
 int hfi_conn_append_locked(struct hfi_conn *conn, const char *bytes, size_t len, unsigned commands);
 void hfi_conn_push_locked(struct hfi_conn *conn, struct hfi_req *req);
-/* The same, behind the requests in front of it. */
+/* The same, behind the requests in front of it, if any. */
 void hfi_conn_push_all_locked(struct hfi_conn *conn, struct hfi_req *req);
 /* Does it accept requests? Without the mutex, a hint. */
-bool hfi_conn_takes(const struct hfi_conn *conn);
+static inline bool hfi_conn_takes(const struct hfi_conn *conn) {
+    return conn->state == CONN_READY && !atomic_load(&conn->broken) &&
+           !atomic_load(&conn->renewing);
+}
 
 /* receive.c */
 /* Reads once. HF_OK: go on. Otherwise the connection is no longer usable, and `error` says why. */

@@ -225,11 +225,6 @@ void hfi_conn_push_locked(struct hfi_conn *conn, struct hfi_req *req) {
     conn->in_flight++;
 }
 
-bool hfi_conn_takes(const struct hfi_conn *conn) {
-    return conn->state == CONN_READY && !atomic_load(&conn->broken) &&
-           !atomic_load(&conn->renewing);
-}
-
 void hfi_conn_push_all_locked(struct hfi_conn *conn, struct hfi_req *req) {
     if (req->front != NULL)
         hfi_conn_push_all_locked(conn, req->front);
@@ -239,7 +234,9 @@ void hfi_conn_push_all_locked(struct hfi_conn *conn, struct hfi_req *req) {
 static int enqueue_locked(struct hfi_conn *conn, unsigned fronts, struct hfi_req *req,
                           const char *bytes, size_t len) {
     int err = hfi_conn_append_locked(conn, bytes, len, fronts + 1);
-    if (err == HF_OK)
+    if (err == HF_OK && req->front == NULL) /* nearly always */
+        hfi_conn_push_locked(conn, req);
+    else if (err == HF_OK)
         hfi_conn_push_all_locked(conn, req);
     return err;
 }
@@ -274,7 +271,8 @@ static int submit(struct hfi_conn *conn, unsigned fronts, const struct hfi_ack_r
                   const char *bytes, size_t len, struct hfi_task *task, unsigned event,
                   struct hfi_sync_caller *sync_caller, struct hfi_req **ret_req) {
     assert(sync_caller == NULL || (conn->driver_policy == HFI_DRIVER_CALLERS && task != NULL));
-    struct hfi_req *req = new_requests(conn, fronts, task, event);
+    struct hfi_req *req =
+        fronts == 0 ? new_request(conn, task, event) : new_requests(conn, fronts, task, event);
     if (req == NULL)
         return HF_ENOMEM;
     int64_t now_ms = hfi_now_ms();

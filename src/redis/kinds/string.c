@@ -14,9 +14,10 @@
  *   release  deletes its token and no other.
  *   renewal  raises the lease, and never shortens it: string_renew.lua.
  *
- * PXAT needs the server's clock. Its last reading is taken as the latest that it can be, plus 1 ms
- * for each second since, so that the key does not end before we believe. A reading older than a
- * second is not trusted: TIME goes in front, and its reply shows how long the lease really is.
+ * PXAT needs the server's clock. Its last reading is taken as the latest that it can be, plus the
+ * drift since (clock_drift_ppm), so that the key does not end before we believe. A reading older
+ * than a second is not trusted: TIME goes in front, and its reply shows how long the lease really
+ * is. Then 1 ms for each second has to do, since a long drift would make the key last too long.
  *
  * Commands are chosen by what the node can do. It is asked once, in front of the first release
  * (COMMAND INFO), and what it refuses is remembered. Servers before 7.0 have no NX with GET: there
@@ -145,14 +146,16 @@ static void draw(struct hfi_call *call, struct hfi_string_attempt *attempt,
     int64_t age_ms = hfi_max_ms(now_ms - read_ms, 0);
     hfi_conn_ready(x->conn, &server_ms, &received_ms);
     int64_t spread_ms = hfi_max_ms(ahead_ms - (server_ms - received_ms), 0);
-    int64_t late_ms = age_ms / 1000 + 1;
+    int64_t drift_ppm = x->redis->clock_drift_ppm, stray_ms = hfi_drift(age_ms, drift_ppm) + 1;
+    bool reads_time = age_ms > SAMPLE_OLD_MS && !x->asking;
+    int64_t late_ms = reads_time ? age_ms / 1000 + 1 : stray_ms;
     if (call->stamp.text == NULL)
         call->stamp.bits = draw_bits(call);
     *attempt = (struct hfi_string_attempt){
         .first_ms = now_ms,
         .ends_ms = now_ms + ahead_ms + late_ms + call->lease_ms,
-        .until_ms = now_ms + hfi_lease_for_ms(call->lease_ms, x->redis->clock_drift_ppm) +
-                    spread_ms + 2 * late_ms + ROUNDING_MS,
+        .until_ms = now_ms + ROUNDING_MS +
+                    hfi_lease_for_ms(call->lease_ms + spread_ms + late_ms + stray_ms, drift_ppm),
         .node = x->node,
         .foreign = attempt->foreign,
         .tracked = attempt->tracked,
@@ -761,12 +764,12 @@ static void found(struct hfi_call *call) {
     }
 }
 
-static void choose_look(struct hfi_exchange *x) {
+static void choose_read(struct hfi_exchange *x) {
     x->repeatable = false; /* it only reads */
     x->fronts = !x->asking;
 }
 
-static void write_look(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
+static void write_read(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
     if (x->fronts > 0) {
         write_ttl(x->redis, hfi_state_around(x)->call, command);
         next_command(command);
@@ -776,7 +779,7 @@ static void write_look(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_
 
 static void adopt(struct hfi_call *call) {
     hfi_call_begin(call);
-    hfi_call_send_chosen(call, choose_look, NULL, write_look, found);
+    hfi_call_send_chosen(call, choose_read, NULL, write_read, found);
 }
 
 const struct hfi_call_ops hfi_redis_string_ops = {

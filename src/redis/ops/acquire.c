@@ -209,23 +209,27 @@ static void read_attempt(struct hfi_call *call) {
     }
 }
 
+/* A key that this user may not use is done without. */
+static void attempt_failed(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    if (hfi_fair_waiter_do_without(call)) {
+        send_attempt(call);
+    } else if (hfi_idempotency_do_without(call, &state->exchange)) {
+        state->u.acquire.without_idempotency_key = true;
+        send_attempt(call);
+    } else {
+        hfi_call_finish(call, state->exchange.err);
+    }
+}
+
 static void attempted(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     if (state->kind->learn != NULL && state->kind->learn(&state->exchange)) {
         send_attempt(call);
         return;
     }
-    if (hfi_fair_waiter_do_without(call)) {
-        send_attempt(call);
-        return;
-    }
-    if (hfi_idempotency_do_without(call, &hfi_state_of(call)->exchange)) {
-        state->u.acquire.without_idempotency_key = true;
-        send_attempt(call);
-        return;
-    }
     if (state->exchange.err != HF_OK) {
-        hfi_call_finish(call, state->exchange.err);
+        attempt_failed(call);
         return;
     }
     if (state->u.acquire.without_idempotency_key)

@@ -5,8 +5,9 @@
 -- Reply {r1, ..., rn, now} with r = 1 held, 0 gone, -1 not a lock | {now} alone: too late
 --
 -- A reader without any key is gone, even if its field is still in the hash. The script only raises
--- the TTLs of the reader's own keys and of the lock; a lock without a TTL stays without.
--- luacheck: read globals now too_late READS NOT_A_COUNT hold_keys first_hold_ms
+-- the TTLs of the reader's own keys and of the lock; a lock without a TTL stays without. If all
+-- these levels exceed LEVELS_MAX, it changes nothing, and the sender renews each lock by itself.
+-- luacheck: read globals now too_late READS LEVELS_MAX NOT_A_COUNT hold_keys first_hold_ms
 if too_late then return {now} end
 
 for i = 1, #KEYS do
@@ -23,12 +24,27 @@ local function raise(key, lease_ms)
   return ttl_ms
 end
 
-local function renew(lock, lease_ms, reader)
-  local fields = redis.pcall('hmget', lock, 'mode', reader)
-  if fields.err then return fields end
-  if not fields[1] or not fields[2] then return 0 end
-  if not string.find(fields[2], READS) then return redis.error_reply(NOT_A_COUNT) end
-  local count = tonumber(fields[2])
+-- How often each reads; 0: it does not; or an error.
+local counts, levels = {}, 0
+for i, lock in ipairs(KEYS) do
+  local fields = redis.pcall('hmget', lock, 'mode', ARGV[2 * i + 1])
+  if fields.err then
+    counts[i] = fields
+  elseif not fields[1] or not fields[2] then
+    counts[i] = 0
+  elseif not string.find(fields[2], READS) then
+    counts[i] = redis.error_reply(NOT_A_COUNT)
+  else
+    counts[i] = tonumber(fields[2])
+    levels = levels + counts[i]
+  end
+end
+if levels > LEVELS_MAX then
+  return redis.error_reply('ERR the readers of one renewal read too often')
+end
+
+local function renew(lock, count, lease_ms, reader)
+  if type(count) == 'table' then return count end
   local holds = hold_keys(lock, reader)
   if first_hold_ms(holds, count) == -2 then return 0 end
   raise(lock, lease_ms)
@@ -43,7 +59,7 @@ end
 
 local reply = {}
 for i, lock in ipairs(KEYS) do
-  local held = renew(lock, ARGV[2 * i], ARGV[2 * i + 1])
+  local held = renew(lock, counts[i], ARGV[2 * i], ARGV[2 * i + 1])
   if type(held) == 'table' then
     if not string.find(held.err, 'WRONGTYPE', 1, true) then return held end
     held = -1

@@ -11,8 +11,8 @@
 -- longest.
 --
 -- Scripts iterate over the levels of readers, so these are bounded: 99999 per reader (READS), and
--- LEVELS_MAX for all readers of a lock, which takes the server about a second. Without the bound, a
--- forged field could keep a script running with no way to stop it.
+-- LEVELS_MAX for all readers of a lock or of a renewal, which takes the server about a second.
+-- Without the bound, a forged field could keep a script running with no way to stop it.
 -- luacheck: push ignore 211
 local NOT_THIS_KIND = 'WRONGTYPE this is not a read/write lock'
 local READS, READS_MAX, LEVELS_MAX = '^%d%d?%d?%d?%d?$', 99999, 1000000
@@ -44,7 +44,7 @@ end
 -- acquire of its own whose reply was lost may have added one.
 local function delete_holds(holds, count)
   local i = 1
-  while redis.call('del', holds .. i) == 1 or i <= count do i = i + 1 end
+  while i <= READS_MAX and (redis.call('del', holds .. i) == 1 or i <= count) do i = i + 1 end
 end
 
 -- All readers but one, each followed by how often it reads. nil: a count is not a number, or the

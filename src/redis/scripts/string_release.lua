@@ -7,6 +7,6 @@
 -- A token is never used again, so a late copy finds it gone and does nothing: no `not-after`.
 if redis.call('get', KEYS[1]) ~= ARGV[1] then return -1 end
 redis.call('del', KEYS[1])
-local told = redis.pcall(ARGV[2], ARGV[3], '0')
-if type(told) == 'table' then return -2 end
-return told
+local notified = redis.pcall(ARGV[2], ARGV[3], '0')
+if type(notified) == 'table' then return -2 end
+return notified

@@ -111,9 +111,9 @@ static void write_break(struct hfi_zk_call *c, struct hfi_zk_out *out) {
     hfi_zk_multi_end(out);
 }
 
-static void forced(struct hfi_zk_call *c);
+static void broken(struct hfi_zk_call *c);
 static const struct hfi_zk_step break_step = {
-    .frames = 1, .commits = 1, .write = write_break, .answered = forced};
+    .frames = 1, .commits = 1, .write = write_break, .answered = broken};
 
 /* Deletes the next holders, at most `piece` at once. If none is left, and none existed for us to
  * delete, another owner may hold the lock by now: list again. */
@@ -150,7 +150,7 @@ static void break_without(struct hfi_zk_call *c, size_t gone) {
     break_next(c, 1);
 }
 
-static void forced(struct hfi_zk_call *c) {
+static void broken(struct hfi_zk_call *c) {
     struct hfi_zk_results results;
     if (c->answers[0].err != HFI_ZK_OK) {
         hfi_zk_call_refused(c, c->answers[0].err);

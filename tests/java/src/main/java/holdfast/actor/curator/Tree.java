@@ -10,7 +10,7 @@ import org.apache.zookeeper.KeeperException;
 import org.apache.zookeeper.data.Stat;
 
 /**
- * What is on the server beneath a path, in one line, the same for whoever did the same steps: nodes in order of
+ * What is on the server beneath a path, in one line, the same for every client that took the same steps: nodes in order of
  * their numbers with who they belong to (a session or nobody), uuids as U, and data that is a number. Other data
  * is what each library says of itself.
  */

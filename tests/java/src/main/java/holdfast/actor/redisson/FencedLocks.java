@@ -9,7 +9,7 @@ import org.redisson.api.RFencedLock;
 
 /**
  * The verbs of a fenced lock: those of every lock, and its tokens. A class of its own, since older
- * versions of Redisson have no such lock, and whoever does not use it must not need it.
+ * versions of Redisson have no such lock, and a client that does not use it must not need it.
  */
 final class FencedLocks {
     private static final TimeUnit MS = TimeUnit.MILLISECONDS;

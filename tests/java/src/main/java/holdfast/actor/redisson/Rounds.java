@@ -9,7 +9,7 @@ import org.redisson.api.RedissonClient;
 /**
  * The Java half of the latch's mixed stress test: workers of all processes go through rounds together.
  * Two latches take turns. In each round every worker closes the round's latch if nobody has yet, notes
- * that it came, counts down and waits for the others; whoever gets out before all have come has found
+ * that it came, counts down and waits for the others; one that gets out before all have come has found
  * a violation. tests/interop/stress_rounds.c is the same in C.
  *
  * <p>Options: process=P, workers=n (here), parties=n (in all processes), rounds=n. Answers
