@@ -238,8 +238,8 @@ struct hfi_engine_events {
     /* They may be gone: a hint, from any source. The core verifies them by renewals. At most some
      * ten times a second per scope. */
     void (*doubted)(void *arg, const struct hfi_scope *scope);
-    /* The server reports that something has changed them, perhaps their end: a hint. The core looks
-     * at them by renewals that change nothing, at most ten times a second each. */
+    /* The server reports that something has changed them, perhaps their end: a hint. The core probes
+     * them by renewals that change nothing, at most ten times a second each. */
     void (*touched)(void *arg, const struct hfi_scope *scope);
     /* Changes of them may not be reported any more: the same, but nothing indicates a change. */
     void (*untracked)(void *arg, const struct hfi_scope *scope);

@@ -9,7 +9,7 @@
 #include "support/case.h"
 #include "support/new_lock.h"
 
-#define LONG_MS 1800000 /* a renewal every ten minutes */
+#define LONG_MS 1800000                      /* a renewal every ten minutes */
 #define ATTEMPT "\"SET\" \"" WORLD_NAME "\"" /* the stranger's own is the first */
 #define FOREIGN "a-token-of-another-library"
 
@@ -115,8 +115,8 @@ static void by_replacing(struct world *w) {
 static const struct way {
     const char *name;
     void (*lose)(struct world *w);
-} ways[] = {{"del", by_del},           {"flush", by_flush},       {"overwritten", by_overwriting},
-            {"renamed", by_renaming},  {"expired", by_expiring},  {"evicted", by_evicting},
+} ways[] = {{"del", by_del},           {"flush", by_flush},      {"overwritten", by_overwriting},
+            {"renamed", by_renaming},  {"expired", by_expiring}, {"evicted", by_evicting},
             {"replaced", by_replacing}};
 
 static void assert_loss_reported(struct world *w) {

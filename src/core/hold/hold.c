@@ -14,14 +14,14 @@
 
 #include <limits.h>
 
-#define ROUNDING_MS 2     /* both clocks are read in whole milliseconds */
-#define VERIFY_GAP_MS 100 /* between two queries whether a hold still exists */
-#define LOST_MAX 256      /* unreported losses that a shard keeps */
-#define LOOK_AFTER_MS 1000 /* a hold of this age is tracked */
-#define LOOK_SLOT_MS 250   /* first looks of holds within this time go together */
-#define LOOK_GAP_MS 100
-#define LOOK_GAP_MAX_MS 1000
-#define LOOK_CALM_MS 2000 /* after this long without a report the next one counts as the first */
+#define ROUNDING_MS 2       /* both clocks are read in whole milliseconds */
+#define VERIFY_GAP_MS 100   /* between two queries whether a hold still exists */
+#define LOST_MAX 256        /* unreported losses that a shard keeps */
+#define PROBE_AFTER_MS 1000 /* a hold of this age is tracked */
+#define PROBE_SLOT_MS 250   /* first probes of holds within this time go together */
+#define PROBE_GAP_MS 100
+#define PROBE_GAP_MAX_MS 1000
+#define PROBE_CALM_MS 2000 /* after this long without a report the next one counts as the first */
 
 static int64_t max_ms(int64_t a, int64_t b) {
     return a > b ? a : b;
@@ -63,9 +63,9 @@ static bool may_be_tracked(const struct hfi_hold *hold) {
 }
 
 /* Short holds are not tracked. */
-static int64_t first_look_at_ms(const struct hfi_hold *hold) {
-    int64_t at_ms = hold->since_us / 1000 + LOOK_AFTER_MS;
-    return may_be_tracked(hold) ? at_ms / LOOK_SLOT_MS * LOOK_SLOT_MS : 0;
+static int64_t first_probe_at_ms(const struct hfi_hold *hold) {
+    int64_t at_ms = hold->since_us / 1000 + PROBE_AFTER_MS;
+    return may_be_tracked(hold) ? at_ms / PROBE_SLOT_MS * PROBE_SLOT_MS : 0;
 }
 
 static void set_tracked(struct hfi_hold *hold, bool tracked) {
@@ -78,55 +78,55 @@ static void set_tracked(struct hfi_hold *hold, bool tracked) {
         atomic_fetch_sub_explicit(&hold->core->counters.tracked, 1, memory_order_relaxed);
 }
 
-/* Not before the first look, which comes soon. */
-static void look_soon(struct hfi_hold *hold) {
-    if (hold->count == 0 || hold->looked_ms == 0)
+/* Not before the first probe, which comes soon. */
+static void probe_soon(struct hfi_hold *hold) {
+    if (hold->count == 0 || hold->probed_ms == 0)
         return;
-    int64_t gap_ms = hfi_min_ms((int64_t)LOOK_GAP_MS << hold->false_looks, LOOK_GAP_MAX_MS);
-    int64_t at_ms = max_ms(hold->looked_ms + gap_ms, hfi_now_ms());
+    int64_t gap_ms = hfi_min_ms((int64_t)PROBE_GAP_MS << hold->false_reports, PROBE_GAP_MAX_MS);
+    int64_t at_ms = max_ms(hold->probed_ms + gap_ms, hfi_now_ms());
     set_tracked(hold, false);
-    if (hold->look_at_ms == 0 || at_ms < hold->look_at_ms)
-        hold->look_at_ms = at_ms;
+    if (hold->probe_at_ms == 0 || at_ms < hold->probe_at_ms)
+        hold->probe_at_ms = at_ms;
 }
 
 /* A command of the owner has changed it, so the server has reported that, or will not report the
  * next change: it has forgotten the key. */
 static void own_change(struct hfi_hold *hold) {
     hold->own_ms = hfi_now_ms();
-    look_soon(hold);
+    probe_soon(hold);
 }
 
 void hfi_hold_touched_locked(struct hfi_hold *hold) {
     int64_t now_ms = hfi_now_ms();
     bool by_renewal = hold->acks != 0 && hold->renewing == HFI_SENT;
-    bool own = hold->active != NULL || by_renewal || now_ms < hold->own_ms + LOOK_GAP_MS;
-    if (hold->looked_ms == 0)
+    bool own = hold->active != NULL || by_renewal || now_ms < hold->own_ms + PROBE_GAP_MS;
+    if (hold->probed_ms == 0)
         return; /* it is about the last possession */
-    if (now_ms >= hold->looked_ms + LOOK_CALM_MS)
-        hold->false_looks = 0;
+    if (now_ms >= hold->probed_ms + PROBE_CALM_MS)
+        hold->false_reports = 0;
     hold->touched = hold->touched || !own;
-    look_soon(hold);
+    probe_soon(hold);
 }
 
 void hfi_hold_untracked_locked(struct hfi_hold *hold) {
-    look_soon(hold);
+    probe_soon(hold);
 }
 
 void hfi_hold_found_locked(struct hfi_hold *hold, bool tracked) {
     if (hold->touched) {
         hfi_count(&hold->core->counters.track_false);
-        if (hold->false_looks < 4)
-            hold->false_looks++;
+        if (hold->false_reports < 4)
+            hold->false_reports++;
     }
     hold->touched = false;
-    set_tracked(hold, tracked && hold->look_at_ms == 0);
-    if (!tracked && hold->acks != 0 && hold->renewing != HFI_LOOKING)
+    set_tracked(hold, tracked && hold->probe_at_ms == 0);
+    if (!tracked && hold->acks != 0 && hold->renewing != HFI_PROBING)
         own_change(hold); /* it was renewed on another connection */
 }
 
-void hfi_hold_not_looked_locked(struct hfi_hold *hold, int64_t now_ms) {
-    if (hold->touched && hold->look_at_ms == 0)
-        hold->look_at_ms = now_ms + LOOK_GAP_MAX_MS;
+void hfi_hold_not_probed_locked(struct hfi_hold *hold, int64_t now_ms) {
+    if (hold->touched && hold->probe_at_ms == 0)
+        hold->probe_at_ms = now_ms + PROBE_GAP_MAX_MS;
 }
 
 /* ---- Possession ---- */
@@ -144,11 +144,11 @@ static void begin_possession(struct hfi_hold *hold, const struct hfi_grant *gran
     hold->orphaned = false;
     hold->reason = NULL;
     hold->verify_at_ms = 0;
-    hold->look_at_ms = first_look_at_ms(hold);
-    hold->looked_ms = hold->own_ms = 0;
-    hold->false_looks = 0;
+    hold->probe_at_ms = first_probe_at_ms(hold);
+    hold->probed_ms = hold->own_ms = 0;
+    hold->false_reports = 0;
     hold->touched = false;
-    if (hold->renewing == HFI_ASKING || hold->renewing == HFI_LOOKING)
+    if (hold->renewing == HFI_ASKING || hold->renewing == HFI_PROBING)
         hold->renewing = HFI_SENT; /* it was about the last possession */
     hfi_thread_record_unref(hold->self);
     hold->self = grant->self;
@@ -228,7 +228,7 @@ void hfi_hold_extended_locked(struct hfi_hold *hold, int64_t lease_ms,
         plan_renewal(hold, proof);
     if (later)
         forget_warning(hold);
-    if (in_part || later || hold->look_at_ms != 0)
+    if (in_part || later || hold->probe_at_ms != 0)
         hfi_watchdog_arm_locked(hold);
 }
 
@@ -284,7 +284,7 @@ static void end_possession(struct hfi_hold *hold, enum hfi_possession possession
     hold->ended = ending;
     hold->count = 0;
     hold->generation++;
-    hold->verify_at_ms = hold->look_at_ms = 0;
+    hold->verify_at_ms = hold->probe_at_ms = 0;
     set_tracked(hold, false);
     hfi_watchdog_disarm_locked(hold);
     if (hold->inner)
@@ -321,7 +321,7 @@ void hfi_hold_released_locked(struct hfi_hold *hold, int64_t count) {
     if (count > 0) {
         hold->count = count;
         own_change(hold);
-        if (hold->look_at_ms != 0)
+        if (hold->probe_at_ms != 0)
             hfi_watchdog_arm_locked(hold);
         return;
     }
@@ -453,16 +453,16 @@ bool hfi_hold_renewal_is_due_locked(const struct hfi_hold *hold, int64_t now_ms)
            (hold->verify_at_ms != 0 && now_ms >= hold->verify_at_ms);
 }
 
-static bool only_looks(const struct hfi_hold *hold, int64_t now_ms) {
-    return hold->count > 0 && hold->look_at_ms != 0 && now_ms >= hold->look_at_ms &&
+static bool only_probes(const struct hfi_hold *hold, int64_t now_ms) {
+    return hold->count > 0 && hold->probe_at_ms != 0 && now_ms >= hold->probe_at_ms &&
            !hfi_hold_renewal_is_due_locked(hold, now_ms);
 }
 
 /* The lease to renew with, so that the whole promise is proved. A hold that is only kept fresh
  * never gets more than was promised. A hold that is only verified gets no more time at all. */
 static int64_t renewal_lease_ms(const struct hfi_hold *hold, int64_t now_ms) {
-    if (!hfi_hold_is_renewed(hold) || only_looks(hold, now_ms))
-        return hold->count > 0 && (hold->verify_at_ms != 0 || hold->look_at_ms != 0);
+    if (!hfi_hold_is_renewed(hold) || only_probes(hold, now_ms))
+        return hold->count > 0 && (hold->verify_at_ms != 0 || hold->probe_at_ms != 0);
     int64_t drift_ppm = hold->core->clock_drift_ppm;
     int64_t lease_ms = hfi_hold_is_watched(hold)
                            ? hold->core->watchdog_ms
@@ -473,21 +473,21 @@ static int64_t renewal_lease_ms(const struct hfi_hold *hold, int64_t now_ms) {
 
 int64_t hfi_hold_renewal_sent_locked(struct hfi_hold *hold, int64_t deadline_ms) {
     int64_t now_ms = hfi_now_ms(), lease_ms = renewal_lease_ms(hold, now_ms);
-    bool looks = only_looks(hold, now_ms);
+    bool probes = only_probes(hold, now_ms);
     if (lease_ms <= 0) {
         hold->renewing = HFI_RESTING;
         return 0;
     }
     hold->renewal_until_ms = max_ms(hold->renewal_until_ms, deadline_ms + ROUNDING_MS);
     hold->promised_when_sent_ms = hold->promised_until_ms;
-    hold->renewing = looks ? HFI_LOOKING : hold->verify_at_ms != 0 ? HFI_ASKING : HFI_SENT;
+    hold->renewing = probes ? HFI_PROBING : hold->verify_at_ms != 0 ? HFI_ASKING : HFI_SENT;
     if (hold->renewing == HFI_ASKING)
         hold->verified_ms = now_ms;
-    if (!looks)
+    if (!probes)
         hold->verify_at_ms = 0;
-    hold->look_at_ms = 0; /* any answer shows whether it is there */
+    hold->probe_at_ms = 0; /* any answer shows whether it is there */
     if (may_be_tracked(hold))
-        hold->looked_ms = now_ms;
+        hold->probed_ms = now_ms;
     return lease_ms;
 }
 
@@ -540,8 +540,8 @@ void hfi_hold_missed_locked(struct hfi_hold *hold, int64_t now_ms) {
         hold->renew_at_ms = now_ms + period_ms(hold) / 8;
     if (hold->renewing == HFI_ASKING)
         hfi_hold_verify_locked(hold);
-    if (hold->renewing == HFI_LOOKING)
-        look_soon(hold);
+    if (hold->renewing == HFI_PROBING)
+        probe_soon(hold);
 }
 
 /* ---- What commands may still do at the server ---- */

@@ -48,8 +48,8 @@ void hfi_watchdog_arm_locked(struct hfi_hold *hold) {
         at_ms = hfi_min_ms(at_ms, renewal_slot(hold));
     if (hold->renewing == HFI_RESTING && hold->verify_at_ms != 0)
         at_ms = hfi_min_ms(at_ms, hold->verify_at_ms);
-    if (hold->renewing == HFI_RESTING && hold->look_at_ms != 0)
-        at_ms = hfi_min_ms(at_ms, hold->look_at_ms);
+    if (hold->renewing == HFI_RESTING && hold->probe_at_ms != 0)
+        at_ms = hfi_min_ms(at_ms, hold->probe_at_ms);
     if (hold->kind->joint && hfi_hold_is_watched(hold)) /* no renewal would check this */
         at_ms = hfi_min_ms(at_ms, too_old_at_ms(hold));
     if (hold->possession != HFI_HOLD_WARNED)
@@ -72,7 +72,7 @@ static bool is_due(const struct hfi_hold *hold, int64_t now_ms) {
     if (hold->renewing != HFI_RESTING)
         return false;
     return hfi_hold_renewal_is_due_locked(hold, now_ms) ||
-           (hold->look_at_ms != 0 && now_ms >= hold->look_at_ms);
+           (hold->probe_at_ms != 0 && now_ms >= hold->probe_at_ms);
 }
 
 /* For a hold that has time left: renews it if that is due. True: warn of its expiry. */

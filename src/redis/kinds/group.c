@@ -161,8 +161,8 @@ static void write_renewal(const struct hfi_redis *redis,
     }
 }
 
-static void write_look(const struct hfi_redis *redis, const struct hfi_renewal_item *item,
-                       struct hfi_command *command) {
+static void write_probe(const struct hfi_redis *redis, const struct hfi_renewal_item *item,
+                        struct hfi_command *command) {
     const struct values values = values_in(item->name, item->name_len);
     hfi_command_text(command, "HMGET");
     add_key(redis, &values, command);
@@ -184,7 +184,7 @@ static bool is_there(const struct hfi_renewal_item *item, const redisReply *repl
 static const struct hfi_renewer renewer = {
     .script = &hfi_script_group_renew,
     .write = write_renewal,
-    .write_look = write_look,
+    .write_probe = write_probe,
     .is_there = is_there,
 };
 

@@ -53,8 +53,8 @@ struct hfi_renewer {
                          struct hfi_command *command);
     /* Writes a command that reads the hold's key, so that it can be tracked, and tells by its reply
      * whether the hold is there. NULL: it is not tracked. */
-    void (*write_look)(const struct hfi_redis *redis, const struct hfi_renewal_item *item,
-                       struct hfi_command *command);
+    void (*write_probe)(const struct hfi_redis *redis, const struct hfi_renewal_item *item,
+                        struct hfi_command *command);
     bool (*is_there)(const struct hfi_renewal_item *item, const redisReply *reply);
 };
 
@@ -206,8 +206,8 @@ extern const struct hfi_kind hfi_kind_group;
 extern const struct hfi_kind hfi_kind_string, hfi_kind_string_nonreentrant, hfi_kind_string_spin;
 /* renew.c: any lock that is one field of a hash */
 extern const struct hfi_renewer hfi_renewer_hash;
-void hfi_renewer_hash_write_look(const struct hfi_redis *redis, const struct hfi_renewal_item *item,
-                                 struct hfi_command *command);
+void hfi_renewer_hash_write_probe(const struct hfi_redis *redis,
+                                  const struct hfi_renewal_item *item, struct hfi_command *command);
 bool hfi_renewer_hash_is_there(const struct hfi_renewal_item *item, const redisReply *reply);
 
 #endif

@@ -98,7 +98,7 @@ static void write_read_renewal(const struct hfi_redis *redis,
 static const struct hfi_renewer read_renewer = {
     .undeclared_keys = true,
     .script = &hfi_script_read_renew,
-    .write_look = hfi_renewer_hash_write_look,
+    .write_probe = hfi_renewer_hash_write_probe,
     .is_there = hfi_renewer_hash_is_there,
     .write = write_read_renewal,
 };

@@ -648,8 +648,8 @@ static void write_native_renewal(const struct hfi_redis *redis, const struct hfi
         command, hfi_max_ms(hfi_max_ms(item->lease_ms, left_ms + ROUNDING_MS), redis->watchdog_ms));
 }
 
-static void write_renewal_look(const struct hfi_redis *redis, const struct hfi_renewal_item *item,
-                               struct hfi_command *command) {
+static void write_renewal_probe(const struct hfi_redis *redis, const struct hfi_renewal_item *item,
+                                struct hfi_command *command) {
     hfi_command_text(command, "GET");
     hfi_name_key(&redis->names, item->name, item->name_len, command);
 }
@@ -667,7 +667,7 @@ static const struct hfi_renewer renewer = {
     .script = &hfi_script_string_renew,
     .write = write_renewal,
     .write_native = write_native_renewal,
-    .write_look = write_renewal_look,
+    .write_probe = write_renewal_probe,
     .is_there = is_there,
 };
 

@@ -59,7 +59,7 @@ struct renew_script {
     struct hfi_exchange exchange;
     const struct hfi_renewer *renewer;
     int64_t track_target; /* where its holds' changes are to be reported; 0: nowhere */
-    hf_error error; /* of this script; if a retry succeeds, it is not reported */
+    hf_error error;       /* of this script; if a retry succeeds, it is not reported */
     size_t len;
     uint8_t items[HFI_RENEWAL_MAX]; /* indices in the renewal */
 };
@@ -80,8 +80,9 @@ static void write_hash_renewal(const struct hfi_redis *redis,
     }
 }
 
-void hfi_renewer_hash_write_look(const struct hfi_redis *redis, const struct hfi_renewal_item *item,
-                                 struct hfi_command *command) {
+void hfi_renewer_hash_write_probe(const struct hfi_redis *redis,
+                                  const struct hfi_renewal_item *item,
+                                  struct hfi_command *command) {
     const char *suffix = hfi_redis_kind_of(item->kind)->field_suffix;
     hfi_command_text(command, "HEXISTS");
     hfi_name_key(&redis->names, item->name, item->name_len, command);
@@ -96,7 +97,7 @@ bool hfi_renewer_hash_is_there(const struct hfi_renewal_item *item, const redisR
 const struct hfi_renewer hfi_renewer_hash = {
     .script = &hfi_script_renew,
     .write = write_hash_renewal,
-    .write_look = hfi_renewer_hash_write_look,
+    .write_probe = hfi_renewer_hash_write_probe,
     .is_there = hfi_renewer_hash_is_there,
 };
 
@@ -214,14 +215,14 @@ static bool is_native(const struct renew_script *renew_script) {
     return renew_script->exchange.script == NULL;
 }
 
-static void write_looks(const struct renew_script *renew_script, struct hfi_command *command) {
+static void write_probes(const struct renew_script *renew_script, struct hfi_command *command) {
     hfi_command_close(command);
     hfi_command_open(command);
     hfi_track_on(command, renew_script->track_target);
     for (size_t i = 0; i < renew_script->len; i++) {
         hfi_track_next(command);
-        renew_script->renewer->write_look(renew_script->exchange.redis, item_of(renew_script, i),
-                                          command);
+        renew_script->renewer->write_probe(renew_script->exchange.redis, item_of(renew_script, i),
+                                           command);
         if (i + 1 < renew_script->len) {
             hfi_command_close(command);
             hfi_command_open(command);
@@ -240,33 +241,32 @@ static void write_renew_script(struct hfi_exchange *x, int64_t not_after_ms,
     else
         renew_script->renewer->write(x->redis, items, renew_script->len, not_after_ms, command);
     if (renew_script->track_target != 0)
-        write_looks(renew_script, command);
+        write_probes(renew_script, command);
 }
 
 /* ---- Tracking ---- */
 
 /* Behind the script, since it makes the server forget the keys. That a hold is still there is read
  * with its key: something may have happened in between. */
-static void choose_looks(struct hfi_exchange *x) {
+static void choose_probes(struct hfi_exchange *x) {
     struct renew_script *renew_script = HFI_CONTAINER(x, struct renew_script, exchange);
-    bool looks = renew_script->renewer->write_look != NULL && !x->asking &&
-                 !hfi_exchange_is_acked(x) && x->redis->base.tracks;
-    renew_script->track_target =
-        looks ? hfi_tracker_target(hfi_node_learnt(x->node)->tracker) : 0;
+    bool probes = renew_script->renewer->write_probe != NULL && !x->asking &&
+                  !hfi_exchange_is_acked(x) && x->redis->base.tracks;
+    renew_script->track_target = probes ? hfi_tracker_target(hfi_node_learnt(x->node)->tracker) : 0;
     unsigned behind = renew_script->track_target != 0 ? 1 + 2 * (unsigned)renew_script->len : 0;
     x->fronts = x->reply_at = behind;
 }
 
 /* The replies behind that of the script; the last is the first. */
-static void read_looks(struct renew_script *renew_script) {
+static void read_probes(struct renew_script *renew_script) {
     const struct hfi_exchange *x = &renew_script->exchange;
     struct hfi_tracker *tracker = hfi_node_learnt(x->node)->tracker;
     const struct hfi_req *req = x->req;
-    const redisReply *looks[HFI_RENEWAL_MAX], *nexts[HFI_RENEWAL_MAX];
+    const redisReply *probes[HFI_RENEWAL_MAX], *nexts[HFI_RENEWAL_MAX];
     if (renew_script->track_target == 0)
         return;
     for (size_t i = renew_script->len; i-- > 0; req = req->front->front) {
-        looks[i] = req->reply;
+        probes[i] = req->reply;
         nexts[i] = req->front->reply;
     }
     if (!hfi_tracker_is_on(tracker, renew_script->track_target, req->reply))
@@ -274,9 +274,9 @@ static void read_looks(struct renew_script *renew_script) {
     for (size_t i = 0; i < renew_script->len; i++) {
         struct hfi_renewal_item *item = item_of(renew_script, i);
         bool next = hfi_tracker_is_next(tracker, nexts[i]);
-        if (item->answer != 1 || !next || looks[i]->type == REDIS_REPLY_ERROR)
+        if (item->answer != 1 || !next || probes[i]->type == REDIS_REPLY_ERROR)
             continue;
-        item->tracked = renew_script->renewer->is_there(item, looks[i]);
+        item->tracked = renew_script->renewer->is_there(item, probes[i]);
         if (!item->tracked)
             hfi_tracker_note(tracker, item->name,
                              hfi_kind_stem_len(item->kind, item->name, item->name_len));
@@ -433,7 +433,7 @@ static void renew_script_ended(struct renew_script *renew_script) {
             renewal_run->answered_by = hfi_node_ref(x->node);
         if (!hfi_acks_suffice(x))
             not_confirmed(renew_script);
-        read_looks(renew_script);
+        read_probes(renew_script);
     }
     end_renew_script(renew_script);
     finish_if_done(renewal_run);
@@ -472,7 +472,7 @@ static void start_renew_script(struct renew_script *renew_script) {
         x->repeatable = true;
         x->acks.needs_them = hfi_native_renewal_acks;
     }
-    x->choose = choose_looks;
+    x->choose = choose_probes;
     x->limit_ms = renewal->deadline_ms;
     x->reach_until_ms = renewal->deadline_ms;
     x->silence_ms = HFI_NEVER;
