@@ -62,10 +62,14 @@ static bool may_be_tracked(const struct hfi_hold *hold) {
     return hold->kind->tracked && hold->core->engine->tracks;
 }
 
-/* Short holds are not tracked. */
-static int64_t first_probe_at_ms(const struct hfi_hold *hold) {
+/* Short holds are not tracked, nor those whose lease is over by then. */
+static void plan_first_probe(struct hfi_hold *hold) {
+    if (hold->probe_at_ms != 0 || hold->probed_ms != 0 || !may_be_tracked(hold))
+        return;
     int64_t at_ms = hold->since_us / 1000 + PROBE_AFTER_MS;
-    return may_be_tracked(hold) ? at_ms / PROBE_SLOT_MS * PROBE_SLOT_MS : 0;
+    at_ms = at_ms / PROBE_SLOT_MS * PROBE_SLOT_MS;
+    if (hold->promised_until_ms >= at_ms + PROBE_SLOT_MS)
+        hold->probe_at_ms = max_ms(at_ms, hfi_now_ms());
 }
 
 static void set_tracked(struct hfi_hold *hold, bool tracked) {
@@ -144,8 +148,7 @@ static void begin_possession(struct hfi_hold *hold, const struct hfi_grant *gran
     hold->orphaned = false;
     hold->reason = NULL;
     hold->verify_at_ms = 0;
-    hold->probe_at_ms = first_probe_at_ms(hold);
-    hold->probed_ms = hold->own_ms = 0;
+    hold->probe_at_ms = hold->probed_ms = hold->own_ms = 0;
     hold->false_reports = 0;
     hold->touched = false;
     if (hold->renewing == HFI_ASKING || hold->renewing == HFI_PROBING)
@@ -204,6 +207,7 @@ void hfi_hold_granted_locked(struct hfi_hold *hold, const struct hfi_grant *gran
     hold->promised_until_ms =
         grant->watched ? HFI_NEVER : max_ms(hold->promised_until_ms, proof->promised_until_ms);
     note_proof(hold, proof);
+    plan_first_probe(hold);
     hfi_hold_nothing_left_locked(hold);
     hfi_watchdog_arm_locked(hold);
 }
@@ -222,6 +226,7 @@ void hfi_hold_extended_locked(struct hfi_hold *hold, int64_t lease_ms,
     int64_t deadline_ms = hfi_hold_deadline_ms(hold);
     hold->promised_until_ms = max_ms(hold->promised_until_ms, proof->promised_until_ms);
     note_proof(hold, proof);
+    plan_first_probe(hold);
     bool in_part = is_in_part(proof) && hfi_hold_lacks_proof(hold) && !hold->done_with;
     bool later = hfi_hold_deadline_ms(hold) > deadline_ms;
     if (in_part) /* a renewal proves the rest */
@@ -242,6 +247,7 @@ void hfi_hold_set_lease_locked(struct hfi_hold *hold, int64_t lease_ms,
     plan_renewal(hold, proof);
     forget_warning(hold);
     own_change(hold);
+    plan_first_probe(hold);
     hfi_watchdog_arm_locked(hold);
 }
 
