@@ -15,7 +15,7 @@ ifneq ($(origin CC),default)
 export CC
 endif
 
-.PHONY: build demo test bench soak matrix lint format install uninstall clean help
+.PHONY: build demo test bench soak fuzz deb dist dist-test matrix models lab lint format install uninstall clean help
 .NOTPARALLEL:
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
@@ -41,9 +41,34 @@ soak:
 	@scripts/setup test
 	@scripts/test soak
 
+fuzz:
+	@scripts/setup fuzz
+	@scripts/fuzz
+
+deb:
+	@scripts/setup deb
+	@scripts/deb
+
+dist:
+	@scripts/setup dist
+	@scripts/dist
+
+dist-test:
+	@scripts/setup dist
+	@scripts/dist-test
+
 matrix:
 	@scripts/setup test
 	@scripts/matrix
+
+models:
+	@scripts/setup test
+	@models/run large
+
+lab:
+	@scripts/setup test
+	@scripts/build test
+	@LAB_BIN="$(CURDIR)/build/test/bin/lab" scripts/lab
 
 lint:
 	@scripts/setup lint
@@ -74,7 +99,12 @@ help:
 	@echo "make install    PREFIX=/usr/local DESTDIR= ; make uninstall undoes it"
 	@echo "make bench      the benchmarks"
 	@echo "make soak       every test at full size (hours)"
+	@echo "make fuzz       the fuzzers, with clang: FUZZ_SECONDS=60 each"
+	@echo "make deb        Debian packages for this machine's suite, in build/deb"
+	@echo "make dist       the release folder, in build/dist; make dist-test installs from it"
 	@echo "make matrix     the interop suite beside several versions of Redisson (half an hour)"
+	@echo "make models     the models of models/, exhaustive within their large bounds (half an hour)"
+	@echo "make lab        histories and a protected register under every fault, for LAB_S seconds (600)"
 	@echo "make lint       clang build, clang-tidy, cppcheck, luacheck, shellcheck, clang-format"
 	@echo "make format     clang-format on everything"
 	@echo "make clean      remove build/"

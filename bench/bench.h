@@ -62,6 +62,9 @@ void run_raw_pipelined(const struct bench *bench, int n, struct sample *ret);
 void run_raw_often(const struct bench *bench, int n, struct sample *ret); /* writes as often */
 void run_hiredis(const struct bench *bench, int n, struct sample *ret);
 void run_holdfast(const struct bench *bench, int n, struct sample *ret);
+/* A string lock, and what programs write by hand for one: SET NX PX and a script of three lines. */
+void run_hiredis_string(const struct bench *bench, int n, struct sample *ret);
+void run_holdfast_string(const struct bench *bench, int n, struct sample *ret);
 void run_holdfast_confirmed(const struct bench *bench, int n, struct sample *ret); /* acks=1 */
 void run_holdfast_manual(const struct bench *bench, int n, struct sample *ret);
 void run_holdfast_thread(const struct bench *bench, int n, struct sample *ret);

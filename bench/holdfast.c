@@ -9,6 +9,7 @@
 #include "bench.h"
 
 #include <pthread.h>
+#include <string.h>
 
 static hf_client *open_client(const struct bench *bench, unsigned flags) {
     hf_options options = HF_OPTIONS_INIT;
@@ -18,18 +19,23 @@ static hf_client *open_client(const struct bench *bench, unsigned flags) {
     return client;
 }
 
-static hf_lock *new_lock(hf_client *client, int index) {
+static hf_lock *new_lock_of(hf_client *client, hf_kind kind, int index) {
     char name[64];
+    hf_lock_options options = HF_LOCK_INIT;
     hf_lock *lock;
+    options.kind = kind;
     snprintf(name, sizeof name, "bench-%d", index);
-    check(hf_lock_new(client, name, &lock), "hf_lock_new");
+    check(hf_lock_new_with(client, name, strlen(name), &options, &lock), "hf_lock_new");
     return lock;
+}
+
+static hf_lock *new_lock(hf_client *client, int index) {
+    return new_lock_of(client, HF_PLAIN, index);
 }
 
 /* ---- Synchronous ---- */
 
-static void work(struct worker *worker) {
-    hf_lock *lock = new_lock(worker->shared, worker->index);
+static void work_with(struct worker *worker, hf_lock *lock) {
     worker_ready(worker);
     while (worker_goes_on(worker)) {
         check(hf_lock_acquire(lock), "acquire");
@@ -37,6 +43,20 @@ static void work(struct worker *worker) {
         worker_count(worker);
     }
     hf_lock_free(lock);
+}
+
+static void work(struct worker *worker) {
+    work_with(worker, new_lock(worker->shared, worker->index));
+}
+
+static void work_string(struct worker *worker) {
+    work_with(worker, new_lock_of(worker->shared, HF_STRING, worker->index));
+}
+
+void run_holdfast_string(const struct bench *bench, int n, struct sample *ret) {
+    hf_client *client = open_client(bench, 0);
+    run_workers(bench, n, work_string, client, ret);
+    hf_close(client);
 }
 
 void run_holdfast(const struct bench *bench, int n, struct sample *ret) {

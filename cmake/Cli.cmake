@@ -6,6 +6,7 @@ if(NOT EXISTS ${PROJECT_SOURCE_DIR}/cli/main.c)
   return()
 endif()
 
+find_package(PkgConfig REQUIRED)
 pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 
 # `holdfast serve` is a part that can be left out: then serve/without_serve.c says so.

@@ -6,13 +6,14 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/holdfast)
 # Where the shells look for the completion of a command.
 set(bash_dir ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
 set(zsh_dir ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+set(monitoring_dir ${CMAKE_INSTALL_DATADIR}/holdfast/monitoring)
 set(fish_dir ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
 # Directories that are not there yet are noted, so that make uninstall can remove them (cmake/uninstall.cmake).
 set(destinations ${CMAKE_INSTALL_BINDIR} ${CMAKE_INSTALL_INCLUDEDIR}/holdfast ${package_dir}
     ${CMAKE_INSTALL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_MANDIR}/man1 ${CMAKE_INSTALL_MANDIR}/man3)
 if(TARGET holdfast_cli)
-  list(APPEND destinations ${bash_dir} ${zsh_dir} ${fish_dir})
+  list(APPEND destinations ${bash_dir} ${zsh_dir} ${fish_dir} ${monitoring_dir})
 endif()
 install(CODE "set(destinations ${destinations})
 set(noted ${CMAKE_BINARY_DIR}/install_directories.txt)")
@@ -37,6 +38,7 @@ if(TARGET holdfast_cli)
   install(FILES completions/holdfast.bash DESTINATION ${bash_dir} RENAME holdfast)
   install(FILES completions/_holdfast DESTINATION ${zsh_dir})
   install(FILES completions/holdfast.fish DESTINATION ${fish_dir})
+  install(FILES monitoring/holdfast.rules.yml monitoring/holdfast.json DESTINATION ${monitoring_dir})
 endif()
 
 file(GLOB pages CONFIGURE_DEPENDS man/*.[1-8])
@@ -45,6 +47,14 @@ foreach(page IN LISTS pages)
   install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
 endforeach()
 
+if(HF_MAN3_DIR)
+  install(DIRECTORY ${HF_MAN3_DIR}/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man3)
+endif()
+
+set(private_requirements "")
+if(HF_TLS)
+  set(private_requirements openssl)
+endif()
 configure_file(cmake/holdfast.pc.in holdfast.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/holdfast.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 

@@ -1,6 +1,8 @@
 /*
  * holdfast in the rows that its peers are measured in, one JSON line per run, as they print them:
  *     hf_bench_peers URL [SECONDS [RUNS [WARMUP [ROW]]]]     ROW: only those whose names contain it
+ *     hf_bench_peers URL takeover NAME     for each line that it reads: acquires that string lock, writes when, on the
+ *                                          monotonic clock in nanoseconds, and releases it
  *
  * A sample is one lock+unlock pair as its caller sees it; in the drain row, from the start of a round
  * to the caller's own unlock, and there is what the holds alone took: a sleep is longer than it is asked for.
@@ -251,11 +253,35 @@ static void measure(const struct row *row, const char *url, double seconds, int 
         hf_close(clients[i]);
 }
 
+/* ---- A waiter behind a foreign owner ---- */
+
+static int take_over(const char *url, const char *name) {
+    hf_lock_options kind = HF_LOCK_INIT;
+    hf_client *client;
+    hf_lock *lock;
+    char line[16];
+    kind.kind = HF_STRING;
+    check(hf_open(url, NULL, &client), "open");
+    check(hf_lock_new_with(client, name, strlen(name), &kind, &lock), "lock");
+    check(hf_ping(client), "ping");
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        check(hf_lock_acquire(lock), "acquire");
+        printf("%lld\n", (long long)now_ns());
+        fflush(stdout);
+        check(hf_lock_release(lock), "release");
+    }
+    hf_lock_free(lock);
+    hf_close(client);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) {
         fprintf(stderr, "usage: hf_bench_peers URL [SECONDS [RUNS [WARMUP [ROW]]]]\n");
         return 64;
     }
+    if (argc == 4 && strcmp(argv[2], "takeover") == 0)
+        return take_over(argv[1], argv[3]);
     double seconds = argc > 2 ? atof(argv[2]) : 3, warm_up = argc > 4 ? atof(argv[4]) : 0.5;
     int runs = argc > 3 ? atoi(argv[3]) : 5;
     const char *only = argc > 5 ? argv[5] : "";

@@ -131,8 +131,9 @@ static int print_all_json(const struct list *list, const hf_fleet_lock *const *l
 /* ---- As metrics ---- */
 
 static int print_metrics(const hf_fleet *fleet) {
-    bool written =
-        fleet_prometheus_write(stdout, METRICS_TEXT, fleet, NULL, NULL, FLEET_PROMETHEUS_NAMES_MAX);
+    const struct fleet_totals none = {0};
+    bool written = fleet_prometheus_write(stdout, METRICS_TEXT, fleet, NULL, &none,
+                                          FLEET_PROMETHEUS_NAMES_MAX);
     if (!written && ferror(stdout) == 0) {
         say(LEVEL_ERROR, "out of memory");
         return STATUS_OS;

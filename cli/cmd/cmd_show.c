@@ -342,11 +342,11 @@ static int inspect(const struct show *show, hf_client *client, const char *name)
 }
 
 /* One of several servers. */
-static int show_server(struct connection *one, const char *name) {
+static int show_server(struct connection *one, const struct show *show, const char *name) {
     char server[256];
     hf_client *client;
     hf_options options = HF_OPTIONS_INIT;
-    struct show of_one = {.connection = one, .server = server};
+    struct show of_one = {.connection = one, .server = server, .string = show->string};
     connection_shown_server(one, server, sizeof server);
     int status = connection_open(one, &options, &client);
     if (status != 0)
@@ -364,7 +364,7 @@ static int show_servers(const struct show *show, const char *name) {
     struct connection one = *show->connection;
     int servers = 0, shown = 0, failure = STATUS_OK;
     while (connection_next_server(&list, &one)) {
-        int status = show_server(&one, name);
+        int status = show_server(&one, show, name);
         explicit_bzero(one.target, strlen(one.target)); /* the url may contain a password */
         free(one.target);
         if (status == STATUS_USAGE)

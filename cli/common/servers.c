@@ -19,7 +19,8 @@ int connection_refuse_several(const struct connection *connection, const char *s
     if (!connection_has_several(connection))
         return 0;
     return usage_error(
-        subcommand, "%s cannot be used with a quorum, which has plain and fenced locks only", what);
+        subcommand,
+        "%s cannot be used with a quorum, which has plain, fenced and string locks only", what);
 }
 
 bool connection_next_server(const char **list, struct connection *one) {

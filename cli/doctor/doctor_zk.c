@@ -83,7 +83,7 @@ struct ensemble {
     int64_t limit_ms; /* for one server's answer, perhaps including a TLS handshake */
     int asked, answered;
     int serving, leading, standalone, closed; /* closed: the word is not allowed there */
-    char version[32];                                /* the oldest */
+    char version[32];                         /* the oldest */
 };
 
 /* Extracts "3.9.4" from "Zookeeper version: 3.9.4-7246445..., built on". */

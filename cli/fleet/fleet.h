@@ -121,14 +121,21 @@ json_t *fleet_json_clients(const hf_fleet *fleet);
 #define FLEET_PROMETHEUS_NAMES_MAX 1000
 
 struct lock_times;
+struct losses;
+
+/* Totals over time, which one survey does not have; NULL: not known. */
+struct fleet_totals {
+    const struct lock_times *times;
+    const struct losses *losses;
+};
 
 enum metrics_format { METRICS_TEXT, METRICS_OPEN };
 
 /* Writes all metrics, ending with "# EOF", which is a comment in Prometheus's text format. Only the
- * `names_max` locks with the most waiters get their own metrics. `deadlocks` and `times` may be
- * NULL: not known. False: writing failed, or out of memory. */
+ * `names_max` locks with the most waiters get their own metrics. `deadlocks` may be NULL: not
+ * known. False: writing failed, or out of memory. */
 bool fleet_prometheus_write(FILE *out, enum metrics_format format, const hf_fleet *fleet,
-                            const hf_deadlocks *deadlocks, const struct lock_times *times,
+                            const hf_deadlocks *deadlocks, const struct fleet_totals *totals,
                             size_t names_max);
 
 #endif

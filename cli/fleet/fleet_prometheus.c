@@ -6,6 +6,7 @@
  * reader stores every one. Counters are per client and restart with it. */
 #include "fleet/fleet.h"
 #include "fleet/lock_times.h"
+#include "fleet/losses.h"
 #include "fleet/metrics_syntax.h"
 
 #include <inttypes.h>
@@ -49,6 +50,17 @@ static void write_label(FILE *out, const char *label, const char *text) {
 }
 
 /* ---- The whole fleet ---- */
+
+static void write_build(const struct view *view) {
+    metrics_head(view->out, "holdfast_build_info", "gauge", "The version that writes these.");
+    fprintf(view->out, "holdfast_build_info{version=\"%s\"} 1\n", hf_version());
+}
+
+static void write_losses(const struct view *view, uint64_t total) {
+    begin(view->out, view->format == METRICS_TEXT ? "losses_total" : "losses", "counter",
+          "Lost holds of all clients, those that have ended included.");
+    fprintf(view->out, "holdfast_fleet_losses_total %" PRIu64 "\n", total);
+}
 
 static void write_states(const struct view *view) {
     static const hf_presence all[] = {HF_ALIVE, HF_CONNECTED, HF_SILENT, HF_GONE,
@@ -239,7 +251,7 @@ static void write_locks(const struct view *view) {
         for (size_t i = 0; i < view->locks_len; i++) {
             int64_t value = all[k].value(view->locks[i]);
             fprintf(view->out, "holdfast_fleet_%s{", all[k].family);
-            metrics_label(view->out, "name", view->locks[i]->name, view->locks[i]->name_len);
+            metrics_label(view->out, "lock", view->locks[i]->name, view->locks[i]->name_len);
             putc(',', view->out);
             write_label(view->out, "kind", view->locks[i]->kind);
             fputs("} ", view->out);
@@ -305,11 +317,12 @@ static bool make_view(struct view *view, size_t names_max) {
 }
 
 bool fleet_prometheus_write(FILE *out, enum metrics_format format, const hf_fleet *fleet,
-                            const hf_deadlocks *deadlocks, const struct lock_times *times,
+                            const hf_deadlocks *deadlocks, const struct fleet_totals *totals,
                             size_t names_max) {
     struct view view = {.out = out, .format = format, .fleet = fleet};
     bool made = make_view(&view, names_max);
     if (made) {
+        write_build(&view);
         write_states(&view);
         write_waits(&view);
         write_survey(&view, deadlocks);
@@ -317,8 +330,10 @@ bool fleet_prometheus_write(FILE *out, enum metrics_format format, const hf_flee
         write_counters(&view);
         write_histograms(&view);
         write_locks(&view);
-        if (times != NULL)
-            lock_times_write(times, out);
+        if (totals->losses != NULL)
+            write_losses(&view, losses_total(totals->losses));
+        if (totals->times != NULL)
+            lock_times_write(totals->times, out);
         fputs("# EOF\n", out);
     }
     free(view.shares);

@@ -76,7 +76,8 @@ int choice_settle(struct choice *choice, const char *subcommand) {
 
 int choice_check_servers(const struct choice *choice, const struct connection *connection,
                          const char *subcommand) {
-    if (choice->kind == &plain || choice->kind->flags == HF_FENCED)
+    if (choice->kind == &plain || choice->kind->flags == HF_FENCED ||
+        choice->kind->lock == HF_STRING)
         return 0;
     return connection_refuse_several(connection, subcommand, choice->shown);
 }

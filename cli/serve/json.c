@@ -261,9 +261,10 @@ char *frame_metrics(const struct view *view, bool openmetrics, bool up, size_t n
             "# HELP holdfast_up Whether the lock server answered.\n"
             "holdfast_up %d\n",
             up);
+    const struct fleet_totals totals = {.times = view->times, .losses = view->losses};
     if (up)
         written = fleet_prometheus_write(out, openmetrics ? METRICS_OPEN : METRICS_TEXT,
-                                         view->later, view->deadlocks, view->times, names_max);
+                                         view->later, view->deadlocks, &totals, names_max);
     else
         fputs("# EOF\n", out);
     if (fclose(out) == 0 && written)

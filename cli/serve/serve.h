@@ -101,6 +101,7 @@ struct view {
     bool times_wanted;        /* the next survey must ask for per-name times */
     bool times_asked;         /* the running survey, or else the latest, asks for them */
     struct lock_times *times; /* their sums */
+    struct losses *losses;    /* of all clients */
     bool joined;              /* `later` followed `earlier` closely enough to compare */
 
     struct handover handovers[VIEW_HANDOVERS];

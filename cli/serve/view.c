@@ -10,6 +10,7 @@
 
 #include "fleet/fleet.h"
 #include "fleet/lock_times.h"
+#include "fleet/losses.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -219,6 +220,11 @@ static void compare_surveys(struct view *view) {
     note_changes(view);
 }
 
+static void note_totals(struct view *view, const hf_fleet *fleet) {
+    lock_times_add(view->times, fleet);
+    losses_add(view->losses, fleet);
+}
+
 static void take_fleet(struct view *view, hf_fleet *fleet) {
     hf_deadlocks_free(view->deadlocks);
     view->deadlocks = NULL;
@@ -231,7 +237,7 @@ static void take_fleet(struct view *view, hf_fleet *fleet) {
     view->error[0] = '\0';
     view->joined = false;
     if (view->times_asked)
-        lock_times_add(view->times, fleet);
+        note_totals(view, fleet);
     if (view->earlier != NULL)
         compare_surveys(view);
     fleet_remember(fleet);
@@ -300,7 +306,8 @@ bool view_is_fresh(const struct view *view, bool times) {
 
 bool view_init(struct view *view, size_t metrics_locks) {
     view->times = lock_times_new(metrics_locks);
-    return view->times != NULL;
+    view->losses = losses_new();
+    return view->times != NULL && view->losses != NULL;
 }
 
 void view_free(struct view *view) {
@@ -311,6 +318,7 @@ void view_free(struct view *view) {
     hf_fleet_free(view->later);
     hf_fleet_free(view->coming);
     lock_times_free(view->times);
+    losses_free(view->losses);
     fleet_forget();
     for (size_t i = 0; i < VIEW_HANDOVERS; i++) {
         free(view->handovers[i].name);

@@ -170,8 +170,17 @@ typedef struct hf_client hf_client;
 #define HF_NO_DEFAULTS(X)
 
 typedef enum hf_log_level { HF_LOG_ERROR, HF_LOG_WARN, HF_LOG_INFO, HF_LOG_DEBUG } hf_log_level;
-/* Called on any thread. Must not call the library, nor block: no lease is renewed meanwhile. */
+/* Called on any thread, perhaps with mutexes of the library held. Must not call the library, nor
+ * block or wait for a mutex that is held while the library is called: no lease is renewed
+ * meanwhile. */
 typedef void (*hf_log_fn)(hf_log_level level, const char *message, void *user);
+
+/* Ends a synchronous wait from within: called on the waiting thread, without a mutex of the library,
+ * when a signal interrupts its sleep, and every HF_CHECK_MS while it waits or connects. True ends
+ * the wait: HF_ECANCELED, and nothing is held. In it, as in a callback, synchronous functions
+ * return HF_EDEADLK. It should return soon: other threads may depend on the waiting one. */
+#define HF_CHECK_MS 50
+typedef bool (*hf_check_fn)(void *user);
 
 /* Maps the address that a server or sentinel announces to one that reaches it. True: it wrote the
  * outputs (`ret_host`: HF_HOST_SIZE bytes); false: use `host` and `port`. Threads and limits: as
@@ -262,6 +271,45 @@ typedef struct hf_options {
     int sentinel_confirm;
 } hf_options;
 
+/* Lists X(type, field) have every field but `size`, in order: for generators of bindings. */
+#define HF_OPTIONS_FIELDS(X)                                                                       \
+    X(const char *, user)                                                                          \
+    X(const char *, password)                                                                      \
+    X(const char *, name_prefix)                                                                   \
+    X(int64_t, cmd_timeout_ms)                                                                     \
+    X(int64_t, connect_timeout_ms)                                                                 \
+    X(int64_t, watchdog_ms)                                                                        \
+    X(int64_t, max_hold_ms)                                                                        \
+    X(int64_t, ping_ms)                                                                            \
+    X(unsigned, flags)                                                                             \
+    X(hf_log_fn, log)                                                                              \
+    X(void *, log_user)                                                                            \
+    X(hf_allocator, allocator)                                                                     \
+    X(const char *, tls_ca_file)                                                                   \
+    X(const char *, tls_ca_dir)                                                                    \
+    X(const char *, tls_cert_file)                                                                 \
+    X(const char *, tls_key_file)                                                                  \
+    X(const char *, tls_server_name)                                                               \
+    X(int, tls_min_version)                                                                        \
+    X(int64_t, fair_wait_ms)                                                                       \
+    X(int64_t, restart_guard_ms)                                                                   \
+    X(const char *, master)                                                                        \
+    X(const char *, sentinel_user)                                                                 \
+    X(const char *, sentinel_password)                                                             \
+    X(int, sentinel_tls)                                                                           \
+    X(const char *, sentinel_tls_server_name)                                                      \
+    X(int64_t, failover_timeout_ms)                                                                \
+    X(hf_map_fn, map)                                                                              \
+    X(void *, map_user)                                                                            \
+    X(int, acks)                                                                                   \
+    X(int, ack_disk)                                                                               \
+    X(int64_t, ack_timeout_ms)                                                                     \
+    X(int64_t, report_after_ms)                                                                    \
+    X(int64_t, timed_names)                                                                        \
+    X(const char *, label)                                                                         \
+    X(int64_t, clock_drift_ppm)                                                                    \
+    X(int, sentinel_confirm)
+
 #define HF_OPTIONS_DEFAULTS(X)                                                                     \
     X(cmd_timeout_ms, 3000)                                                                        \
     X(connect_timeout_ms, 10000)                                                                   \
@@ -295,10 +343,18 @@ HF_API int hf_open(const char *url, const hf_options *options, hf_client **ret_c
  * are not released, since their work may be going on: their leases run out. Afterwards handles may
  * only be freed.
  * Blocks:  until running callbacks have returned; also, up to `cmd_timeout_ms`, to undo an
- *          abandoned acquire or finish an unanswered release. (A hanging name lookup may outlive
+ *          abandoned acquire, finish an unanswered release or announce a loss. (A hanging name lookup may outlive
  *          the client in its own thread.)
  * Errors:  HF_EDEADLK inside a callback. */
 HF_API int hf_close(hf_client *client);
+
+/* The same without blocking, also inside a callback. After HF_OK only handles and operations may be
+ * freed, and with HF_MANUAL_DISPATCH hf_dispatch() must be called, by one thread, until `callback`
+ * has run: it runs there, as the last one, and returns 1 then. Otherwise it runs on a thread of its
+ * own, and may be NULL. When it runs the client is gone, and it may call any function.
+ * Errors:  HF_ESYS no thread, HF_ECLOSED it closes already: nothing was done. */
+typedef void (*hf_close_fn)(void *user);
+HF_API int hf_close_start(hf_client *client, hf_close_fn callback, void *user);
 
 /* Is the server there, does it accept us, is it new enough? */
 HF_API int hf_ping(hf_client *client);
@@ -357,7 +413,8 @@ typedef enum hf_kind {
      *   - The value is a token of its own for each hold: "uuid:number:" and 16 digits.
      *   - The server does not know the count: hf_lock_hold_count() is 0 unless this client holds it.
      *   - Waiters behind another library's token attempt every 50 to 250 ms.
-     *   - hf_lock_break() deletes whatever string has the name. */
+     *   - hf_lock_break() deletes whatever string has the name.
+     *   - On a quorum it is Redlock, beside other libraries; they have no restart guard. */
     HF_STRING
 } hf_kind;
 
@@ -469,6 +526,8 @@ typedef struct hf_acquire_options {
      * that was delayed on its way can then release or lengthen a later hold. If two clients use it
      * at the same time, a lost reply can let both in. */
     const char *string_token;
+    hf_check_fn check; /* NULL: none. An operation (_start) with one is HF_EINVAL */
+    void *check_user;
 } hf_acquire_options;
 #define HF_STRING_TOKEN_MAX 1024
 
@@ -493,6 +552,18 @@ typedef struct hf_result {
     int64_t servers; /* of how many */
     int64_t acked;   /* acquire, extend with `acks`: how many replicas confirmed */
 } hf_result;
+
+#define HF_RESULT_FIELDS(X)                                                                        \
+    X(int, code)                                                                                   \
+    X(hf_owner, owner)                                                                             \
+    X(int64_t, count)                                                                              \
+    X(int64_t, remaining_ms)                                                                       \
+    X(int64_t, token)                                                                              \
+    X(int64_t, value)                                                                              \
+    X(hf_error, error)                                                                             \
+    X(int64_t, votes)                                                                              \
+    X(int64_t, servers)                                                                            \
+    X(int64_t, acked)
 
 #define HF_RESULT_INIT HF_INIT(hf_result, HF_NO_DEFAULTS)
 
@@ -526,12 +597,43 @@ HF_API int hf_lock_acquire_with(hf_lock *lock, const hf_acquire_options *options
 HF_API int hf_lock_release(hf_lock *lock);
 HF_API int hf_lock_release_as(hf_lock *lock, hf_owner owner);
 
+/* For a hold whose owner cannot release it any more: it is no longer renewed, as that of a thread
+ * that has ended. It ends, and is reported lost, when hf_lock_remaining_ms_as() has passed, unless
+ * it is released, extended or acquired again before. A fixed lease stays as it is. Nothing is sent.
+ * Errors:  HF_ENOTOWNER not held; HF_ELOST the hold had already ended. */
+HF_API int hf_lock_forget(hf_lock *lock);
+HF_API int hf_lock_forget_as(hf_lock *lock, hf_owner owner);
+
 /* Makes the hold last at least `lease_ms` (1 to HF_LEASE_MAX_MS) from now; never shortens it.
  * Errors:  HF_ENOTOWNER not held; HF_ELOST the hold had already ended, or the name is now something
  *          else; HF_EUNKNOWN no answer; HF_ENOREPLICA fewer replicas confirmed than the hold's
  *          `acks`, and it lasts as long as before. */
 HF_API int hf_lock_extend(hf_lock *lock, int64_t lease_ms);
 HF_API int hf_lock_extend_as(hf_lock *lock, hf_owner owner, int64_t lease_ms);
+
+typedef enum hf_extend_mode {
+    HF_EXTEND_RAISE, /* to at least `lease_ms` from now, like hf_lock_extend() */
+    HF_EXTEND_SET,   /* to `lease_ms` from now, even if that is sooner; not renewed any more */
+    HF_EXTEND_ADD    /* by `lease_ms`, in one step at the server */
+} hf_extend_mode;
+
+typedef struct hf_extend_options {
+    size_t size;
+    hf_owner owner;   /* 0: this thread; an operation needs one */
+    int64_t lease_ms; /* 1 to HF_LEASE_MAX_MS */
+    hf_extend_mode mode;
+} hf_extend_options;
+
+#define HF_EXTEND_DEFAULTS(X) X(mode, HF_EXTEND_RAISE)
+#define HF_EXTEND_INIT HF_INIT(hf_extend_options, HF_EXTEND_DEFAULTS)
+
+/* Extends as `mode` says. SET and ADD are for plain, fair and string locks with any flags but
+ * HF_COHORT, on one server of a kind that runs scripts; else HF_ENOTSUP. They are sent once. If the
+ * answer to a SET is lost, the hold is trusted only until the sooner of both ends, and further
+ * extensions are HF_EUNKNOWN while it may still arrive (`cmd_timeout_ms`). A renewal that is under
+ * way during a SET can lengthen the lease at the server. `ret` may be NULL.
+ * Errors:  those of hf_lock_extend(). */
+HF_API int hf_lock_extend_with(hf_lock *lock, const hf_extend_options *options, hf_result *ret);
 
 /* Makes a hold that another client acquired this client's own, even if that one has ended. Its
  * handle is "uuid:number": hf_client_id(), a colon, the owner (of a Java thread "id:threadId").
@@ -622,6 +724,11 @@ typedef struct hf_lock_info {
 HF_API int hf_lock_inspect(hf_lock *lock, hf_lock_info **ret_info);
 HF_API void hf_lock_info_free(hf_lock_info *info);
 
+/* As JSON with the keys of `holdfast show --json`, the name included; to be freed with
+ * hf_text_free(). What is not UTF-8 is replaced, and a name then also given as `name_hex`. */
+HF_API int hf_lock_info_json(const hf_lock_info *info, const char *name, size_t name_len,
+                             char **ret_text);
+
 /* What a name's server says about itself, as for `holdfast doctor`; may grow:
  *   info.<field>         from INFO: "info.redis_version"
  *   config.<parameter>   that matters to locks: "config.maxmemory-policy"
@@ -710,6 +817,8 @@ HF_API int hf_lock_release_start(hf_lock *lock, hf_owner owner, hf_callback call
                                  hf_op **ret_op);
 HF_API int hf_lock_extend_start(hf_lock *lock, hf_owner owner, int64_t lease_ms,
                                 hf_callback callback, void *user, hf_op **ret_op);
+HF_API int hf_lock_extend_with_start(hf_lock *lock, const hf_extend_options *options,
+                                     hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_lock_adopt_start(hf_lock *lock, const char *handle, int64_t lease_ms,
                                hf_callback callback, void *user, hf_op **ret_op);
 HF_API int hf_lock_break_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op);
@@ -738,6 +847,15 @@ HF_API void hf_op_cancel(hf_op *op);
  *          callback. */
 HF_API int hf_op_wait(hf_op *op, int64_t wait_ms, hf_result *ret);
 
+/* Gives up an operation and frees its handle; never blocks.
+ * True: nobody will see its result. Its callback never runs, and nothing is written any more; what
+ * was written (`ret_info` and the like) is freed. A wait ends. What was acquired is released in the
+ * background, also if hf_close() comes next: one count of a lock, permits; an adopted hold is as
+ * after hf_lock_forget(). A release, an extension or a count-down is not undone. NULL is true, too.
+ * False: the callback has begun, or hf_op_wait() has returned its result. So the result is the
+ * caller's, and this was hf_op_free(). */
+HF_API bool hf_op_abandon(hf_op *op);
+
 /* Frees the handle; the operation goes on, and its callback still runs. */
 HF_API void hf_op_free(hf_op *op);
 
@@ -755,6 +873,8 @@ typedef struct hf_wait_options {
     size_t size;
     int64_t wait_ms;
     hf_cancel *cancel;
+    hf_check_fn check; /* NULL: none. An operation (_start) with one is HF_EINVAL */
+    void *check_user;
 } hf_wait_options;
 
 #define HF_WAIT_DEFAULTS(X) X(wait_ms, HF_FOREVER)
@@ -838,6 +958,8 @@ typedef struct hf_permits_options {
     int64_t wait_ms;
     int64_t lease_ms; /* HF_WATCHDOG, fixed, or HF_NO_LEASE */
     hf_cancel *cancel;
+    hf_check_fn check; /* NULL: none. An operation (_start) with one is HF_EINVAL */
+    void *check_user;
 } hf_permits_options;
 
 #define HF_PERMITS_DEFAULTS(X)                                                                     \
@@ -1147,6 +1269,10 @@ typedef struct hf_fleet {
     const hf_fleet_lock *const *locks;
     size_t clients_len;
     const hf_fleet_client *const *clients;
+    /* With HF_WANT_TIMES: clients that announced a loss since this client's first such survey, with
+     * their numbers then; they may have ended since. The last 1024; on ZooKeeper none. */
+    size_t announced_len;
+    const hf_fleet_client *const *announced;
 } hf_fleet;
 
 #define HF_WANT_HOLDS 0x1u /* what they hold, and since when */
@@ -1179,6 +1305,10 @@ HF_API int hf_survey(hf_client *client, const hf_survey_options *options, hf_fle
 HF_API int hf_survey_start(hf_client *client, const hf_survey_options *options,
                            hf_fleet **ret_fleet, hf_callback callback, void *user, hf_op **ret_op);
 HF_API void hf_fleet_free(hf_fleet *fleet);
+
+/* The same as JSON, to be freed with hf_text_free(): {"took_ms":..., "missing": the words, if any,
+ * "locks":[...], "clients":[...]}; a lock has the keys of `holdfast ls --json`. */
+HF_API int hf_fleet_json(const hf_fleet *fleet, char **ret_text);
 
 /* One step of a cycle: `waiter` wants `lock`, which `holder` has. `holder` is the next waiter, or
  * the next waiter's process runs `under` it. */
@@ -1233,6 +1363,29 @@ typedef struct hf_stats {
     uint64_t track_false;  /* of these, how often a hold was still there */
 } hf_stats;
 
+#define HF_STATS_FIELDS(X)                                                                         \
+    X(uint64_t, acquired)                                                                          \
+    X(uint64_t, contended)                                                                         \
+    X(uint64_t, timed_out)                                                                         \
+    X(uint64_t, cancelled)                                                                         \
+    X(uint64_t, released)                                                                          \
+    X(uint64_t, renewals)                                                                          \
+    X(uint64_t, renew_failures)                                                                    \
+    X(uint64_t, losses)                                                                            \
+    X(uint64_t, unknowns)                                                                          \
+    X(uint64_t, notify_failures)                                                                   \
+    X(uint64_t, reconnects)                                                                        \
+    X(uint64_t, commands)                                                                          \
+    X(uint64_t, holds)                                                                             \
+    X(hf_times, wait)                                                                              \
+    X(hf_times, hold)                                                                              \
+    X(uint64_t, switches)                                                                          \
+    X(uint64_t, redirects)                                                                         \
+    X(uint64_t, ack_failures)                                                                      \
+    X(uint64_t, waits)                                                                             \
+    X(uint64_t, oldest_wait_ms)                                                                    \
+    X(hf_times, hand_over)
+
 #define HF_STATS_INIT HF_INIT(hf_stats, HF_NO_DEFAULTS)
 
 /* Since the client was opened. Each number is exact, but they are not read at one instant. */
@@ -1256,6 +1409,7 @@ HF_API void hf_text_free(char *text);
 HF_INIT_FUNCTION(hf_options, HF_OPTIONS_DEFAULTS)
 HF_INIT_FUNCTION(hf_lock_options, HF_LOCK_DEFAULTS)
 HF_INIT_FUNCTION(hf_acquire_options, HF_ACQUIRE_DEFAULTS)
+HF_INIT_FUNCTION(hf_extend_options, HF_EXTEND_DEFAULTS)
 HF_INIT_FUNCTION(hf_result, HF_NO_DEFAULTS)
 HF_INIT_FUNCTION(hf_wait_options, HF_WAIT_DEFAULTS)
 HF_INIT_FUNCTION(hf_permits_options, HF_PERMITS_DEFAULTS)

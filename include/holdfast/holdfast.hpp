@@ -379,6 +379,14 @@ public:
     void extend(const std::chrono::duration<Rep, Period> &lease, hf_owner owner = 0) {
         detail::check(hf_lock_extend_as(native_handle(), owner, detail::whole_ms(lease)));
     }
+    /* Also sets a shorter lease, or adds to it. */
+    hf_result extend(const hf_extend_options &options) {
+        hf_result result = HF_RESULT_INIT;
+        detail::check(hf_lock_extend_with(native_handle(), &options, &result));
+        return result;
+    }
+    /* No longer renewed: for a hold that nobody can release any more. */
+    void forget(hf_owner owner = 0) { detail::check(hf_lock_forget_as(native_handle(), owner)); }
     hf_result adopt(const char *handle, std::chrono::milliseconds lease = {}) {
         hf_result result = HF_RESULT_INIT;
         detail::check(hf_lock_adopt(native_handle(), handle, lease.count(), &result));

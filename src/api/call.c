@@ -3,7 +3,7 @@
  * calling thread, with an executor on its stack. While it waits it drives the engine's connection
  * or borrows the keeper's loop, so no thread stands between the caller and its reply.
  */
-#include "api/client.h"
+#include "api/handle.h"
 #include "api/versioned_struct.h"
 #include "net/driver/keeper.h"
 #include "task/thread.h"
@@ -26,6 +26,53 @@ static void drive(const hf_client *client, struct hf_op *op, struct hfi_borrower
         hfi_keeper_run_borrowed(client->keeper, borrower);
 }
 
+/* ---- The caller's check (hf_check_fn) ---- */
+
+/* Its alarm belongs to the executor of the call. It only notes that it has fired: the check runs
+ * when this thread drives nothing. */
+struct checker {
+    struct hfi_alarm alarm;
+    hf_check_fn check; /* NULL: there is none, or it has ended the wait */
+    void *user;
+    bool due;
+};
+
+static void check_is_due(struct hfi_alarm *alarm) {
+    HFI_CONTAINER(alarm, struct checker, alarm)->due = true;
+}
+
+static void checker_begin(struct checker *checker, const struct hfi_op_args *args,
+                          struct hfi_exec *exec) {
+    *checker = (struct checker){
+        .alarm = {.fire = check_is_due}, .check = args->check, .user = args->check_user};
+    if (checker->check == NULL)
+        return;
+    exec->on_signal = &checker->alarm;
+    hfi_alarm_set(exec, &checker->alarm, hfi_now_ms() + HF_CHECK_MS);
+}
+
+static void checker_end(struct checker *checker, struct hfi_exec *exec) {
+    exec->on_signal = NULL;
+    hfi_alarm_clear(exec, &checker->alarm);
+}
+
+/* It may run code of the application that calls us, for instance a signal handler of an
+ * interpreter. */
+static void run_check(struct checker *checker, struct hf_op *op, struct hfi_thread_record *self,
+                      hf_client *client, struct hfi_exec *exec) {
+    checker->due = false;
+    self->in_callback = client;
+    bool ends = checker->check(checker->user);
+    self->in_callback = NULL;
+    if (!ends) {
+        hfi_alarm_set(exec, &checker->alarm, hfi_now_ms() + HF_CHECK_MS);
+        return;
+    }
+    checker->check = NULL;
+    checker_end(checker, exec);
+    hfi_task_post(&op->task, HFI_OP_CANCEL);
+}
+
 static int enter_with(hf_client *client, const struct hfi_op_args *args, struct hfi_entry *entry) {
     return hfi_cancel_is_forked(args->cancel) ? HF_EFORKED : hfi_enter(client, entry);
 }
@@ -43,6 +90,7 @@ int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret) {
 
     struct hfi_exec exec;
     struct hfi_borrower borrower = {.exec = &exec};
+    struct checker checker;
     hfi_exec_init(&exec);
     exec.undisturbed = args->cancel == NULL;
     args->kind = kind_of(client, args);
@@ -53,10 +101,18 @@ int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret) {
         bool by_keeper = args->kind->ops->drive == NULL;
         if (by_keeper)
             hfi_keeper_borrow(client->keeper, &borrower);
+        checker_begin(&checker, args, &exec);
         hfi_op_begin(op);
-        while (!hfi_op_is_complete(op))
+        while (!hfi_op_is_complete(op)) {
             if (!hfi_exec_run(&exec))
                 drive(client, op, &borrower);
+            if (checker.due && !hfi_op_is_complete(op)) {
+                if (by_keeper) /* others may drive meanwhile, and signals come */
+                    hfi_keeper_return(client->keeper, &borrower);
+                run_check(&checker, op, self, client, &exec);
+            }
+        }
+        checker_end(&checker, &exec);
         hfi_exec_run(&exec); /* events still in the mailbox */
         if (by_keeper)
             hfi_keeper_return(client->keeper, &borrower);
@@ -73,6 +129,8 @@ int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret) {
 
 int hfi_start_async(hf_client *client, struct hfi_op_args *args, hf_op **ret_op) {
     struct hfi_entry entry;
+    if (args->check != NULL)
+        return hfi_invalid("a check is for synchronous calls; end an operation by hf_op_cancel()");
     int err = enter_with(client, args, &entry);
     if (err != HF_OK)
         return hfi_remember(err, NULL);
@@ -113,6 +171,16 @@ void hf_op_free(hf_op *op) {
     hfi_thread_cancel_restore(state);
 }
 
+bool hf_op_abandon(hf_op *op) {
+    if (op == NULL || getpid() != op->core->pid)
+        return true;
+    int state = hfi_thread_cancel_disable();
+    bool abandoned = hfi_op_abandon(op);
+    hfi_task_unref(&op->task);
+    hfi_thread_cancel_restore(state);
+    return abandoned;
+}
+
 int hf_op_wait(hf_op *op, int64_t wait_ms, hf_result *ret) {
     const struct hfi_thread_record *self = hfi_thread_record();
     if (op == NULL || wait_ms < HF_FOREVER)
@@ -130,6 +198,7 @@ int hf_op_wait(hf_op *op, int64_t wait_ms, hf_result *ret) {
     int state = hfi_thread_cancel_disable();
     if (hfi_op_await(op, hfi_after_ms(hfi_now_ms(), wait_ms))) {
         hf_result room;
+        hfi_op_see(op);
         const hf_result *result = hfi_op_result(op, &room);
         err = result->code;
         error = result->error;

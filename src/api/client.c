@@ -1,5 +1,5 @@
 /*
- * A client: opening, closing, entering and leaving a call.
+ * A client: opening, entering and leaving a call. Closing is in close.c.
  *
  * The struct is reference-counted, because handles and operations may be freed after the client is
  * closed; everything it owns ends in hf_close(). In a forked child nothing is locked, joined or
@@ -7,7 +7,6 @@
  */
 #include "api/client.h"
 #include "api/handle.h"
-#include "api/listen.h"
 #include "api/options.h"
 #include "api/urls.h"
 #include "api/versioned_struct.h"
@@ -235,88 +234,6 @@ static void init_locks(hf_client *client) {
     client->core.stats_table = &client->stats_table;
 }
 
-static void stop_engine(void *arg) {
-    struct hfi_engine *engine = ((hf_client *)arg)->core.engine;
-    engine->ops->stop(engine);
-}
-
-/* Everything that was unfinished when the client began to close has ended. */
-static bool is_settled(hf_client *client) {
-    return hfi_core_is_idle(&client->core) &&
-           (client->quorum == NULL || hfi_quorum_is_settled(client->quorum));
-}
-
-static bool is_idle(hf_client *client) {
-    return hfi_core_is_idle(&client->core) &&
-           (client->quorum == NULL || hfi_quorum_is_idle(client->quorum));
-}
-
-static void sleep_until(hf_client *client, bool (*what)(hf_client *client), int64_t until_ms) {
-    int64_t wait_ms = hfi_left_ms(until_ms);
-    struct timespec until; /* on the condition's clock */
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    int64_t end_ns = until.tv_nsec + wait_ms % 1000 * 1000000;
-    until.tv_sec += wait_ms / 1000 + end_ns / 1000000000;
-    until.tv_nsec = end_ns % 1000000000;
-    pthread_mutex_lock(&client->close_mtx);
-    while (!what(client) &&
-           pthread_cond_timedwait(&client->close_cond, &client->close_mtx, &until) == 0)
-        continue;
-    pthread_mutex_unlock(&client->close_mtx);
-}
-
-/* With manual dispatch a reply may come on a connection that no other thread reads any more. */
-static void wait_until(hf_client *client, bool (*what)(hf_client *client), int64_t until_ms) {
-    if (client->dispatcher.manual)
-        while (!hfi_core_is_idle(&client->core) && hfi_now_ms() < until_ms)
-            hfi_dispatcher_serve(client, until_ms);
-    sleep_until(client, what, until_ms);
-}
-
-/* A cancelled acquire that may have got the lock is worth waiting one exchange for. Otherwise the
- * lock would be blocked, without a holder, until its lease ends. */
-static void wait_until_settled(hf_client *client) {
-    if (client->core.watchdog == NULL)
-        return;
-    int64_t until_ms = hfi_now_ms() + client->core.cmd_timeout_ms;
-    wait_until(client, is_idle, until_ms);
-    if (client->quorum != NULL) {
-        hfi_quorum_close_ops(client->quorum);
-        wait_until(client, is_settled, until_ms);
-        hfi_quorum_abandon(client->quorum);
-    }
-    atomic_store(&client->core.abandoning, true);
-    hfi_core_close_ops(&client->core);
-}
-
-/* Ends everything; also used for a client that was only half opened. */
-static void end(hf_client *client) {
-    atomic_store(&client->core.closing, true);
-    if (client->core.watchdog != NULL)
-        hfi_core_close_ops(&client->core);
-    if (client->dispatcher.manual)
-        hfi_exec_wake(&client->dispatcher.exec);
-
-    pthread_mutex_lock(&client->close_mtx);
-    while (atomic_load(&client->callers) > 0)
-        pthread_cond_wait(&client->close_cond, &client->close_mtx);
-    pthread_mutex_unlock(&client->close_mtx);
-
-    hfi_listeners_end(client);
-    hfi_dispatcher_drain(client);
-    wait_until_settled(client);
-    if (client->core.engine != NULL)
-        hfi_keeper_stop(client->keeper, stop_engine, client);
-    hfi_dispatcher_drain(client);
-    hfi_dispatcher_stop(client);
-    if (client->core.watchdog != NULL)
-        hfi_core_clear(&client->core);
-    if (client->core.engine != NULL)
-        client->core.engine->ops->free(client->core.engine);
-    hfi_keeper_free(client->keeper);
-    hfi_dispatcher_clear(client);
-}
-
 static int make_servers(hf_client *client, const struct hfi_urls *urls, const hf_options *options,
                         hf_error *error) {
     if (urls->len > 1)
@@ -415,7 +332,7 @@ static int make_client(const char *url, const hf_options *given, hf_client **ret
     init_locks(client);
     err = open_client(client, url, &options, error);
     if (err != HF_OK) {
-        end(client);
+        hfi_client_end(client);
         hfi_client_unref(client);
         return err;
     }
@@ -430,32 +347,6 @@ int hf_open(const char *url, const hf_options *options, hf_client **ret_client) 
     int err = make_client(url, options, ret_client, &error);
     hfi_thread_cancel_restore(state);
     return hfi_remember(err, &error);
-}
-
-/* ---- Closing ---- */
-
-static void close_descriptors(hf_client *client) {
-    client->core.engine->ops->close_fds(client->core.engine);
-    hfi_keeper_close_fds(client->keeper);
-    hfi_dispatcher_close_fds(client);
-}
-
-int hf_close(hf_client *client) {
-    if (client == NULL)
-        return HF_OK;
-    bool forked = getpid() != client->core.pid;
-    const struct hfi_thread_record *self = hfi_thread_record();
-    if (!forked && self != NULL && self->in_callback != NULL)
-        return hfi_remember(HF_EDEADLK, NULL);
-    int state = hfi_thread_cancel_disable();
-    if (forked) {
-        close_descriptors(client); /* the memory stays: its mutexes are in an unknown state */
-    } else {
-        end(client);
-        hfi_client_unref(client);
-    }
-    hfi_thread_cancel_restore(state);
-    return HF_OK;
 }
 
 /* ---- The rest ---- */

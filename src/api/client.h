@@ -1,7 +1,8 @@
 /*
  * A client, as the files of src/api see it.
  *
- * client.c            opening, closing, entering and leaving a call
+ * client.c            opening, entering and leaving a call
+ * close.c             closing: hf_close(), hf_close_start()
  * stats.c             statistics
  * metrics.c           the statistics as OpenMetrics text
  * survey.c            the whole fleet
@@ -43,12 +44,24 @@ struct hfi_dispatcher {
 
     /* Manual: asynchronous operations run on this executor, inside hf_dispatch(). */
     struct hfi_exec exec;
-    atomic_bool busy; /* a thread is in hf_dispatch() */
-    bool polling;     /* wake-ups of the executor go to wake_fd, for the application's poll */
+    atomic_bool busy;    /* a thread is in hf_dispatch() */
+    atomic_bool running; /* it runs what was due */
+    bool detached;       /* and does not use the engine any more. Guarded by close_mtx */
+    bool polling;        /* wake-ups of the executor go to wake_fd, for the application's poll */
     int epoll_fd, wake_fd, timer_fd;
     struct pollfd *fds; /* room for what it polls itself */
     size_t fds_cap;
     struct pollfd few_fds[4];
+};
+
+/* Of hf_close_start(); close.c says what each means. */
+enum hfi_close_phase { HFI_CLOSE_OPEN, HFI_CLOSE_SETTLING, HFI_CLOSE_DETACHED, HFI_CLOSE_ENDED };
+
+struct hfi_closing {
+    atomic_int phase; /* enum hfi_close_phase; changed with close_mtx locked */
+    hf_close_fn callback;
+    void *user;
+    pthread_t thread;
 };
 
 struct hf_client {
@@ -69,7 +82,7 @@ struct hf_client {
     atomic_int callers; /* synchronous calls in progress */
     pthread_mutex_t close_mtx;
     pthread_cond_t close_cond;
-    bool closed;
+    struct hfi_closing closing;
 
     pthread_mutex_t handles_mtx; /* guards loss listeners and name listeners */
     pthread_cond_t handles_cond;
@@ -81,6 +94,13 @@ struct hf_client {
 
 void hfi_client_ref(hf_client *client);
 void hfi_client_unref(hf_client *client);
+
+/* ---- close.c ---- */
+
+/* Ends everything; also of a client that was only half opened. */
+void hfi_client_end(hf_client *client);
+/* ENDED, in hf_dispatch(): frees the client and calls back. */
+void hfi_close_finish(hf_client *client);
 
 /* ---- fork.c ---- */
 
@@ -114,6 +134,8 @@ void hfi_dispatch_notice(void *arg, struct hfi_notice *notice);
 void hfi_dispatcher_drain(hf_client *client); /* close, manual: run everything that is left, here */
 /* close, manual: the same, and read replies, until there is something to do */
 void hfi_dispatcher_serve(hf_client *client, int64_t until_ms);
+/* hf_close_start(), manual: nothing is left to run */
+bool hfi_dispatcher_is_drained(hf_client *client);
 void hfi_dispatcher_stop(hf_client *client); /* close: run what is queued, end the thread */
 void hfi_dispatcher_clear(hf_client *client);
 void hfi_dispatcher_close_fds(hf_client *client);

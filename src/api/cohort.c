@@ -42,6 +42,8 @@ static const struct hfi_kind *kind_of(const hf_lock_options *options) {
     bool once = (options->flags & HF_NONREENTRANT) != 0;
     if (options->kind == HF_FAIR)
         return once ? &hfi_kind_cohort_fair_once : &hfi_kind_cohort_fair;
+    if (options->kind == HF_STRING)
+        return once ? &hfi_kind_cohort_string_once : &hfi_kind_cohort_string;
     return once ? &hfi_kind_cohort_once : &hfi_kind_cohort;
 }
 

@@ -154,19 +154,34 @@ void hfi_dispatcher_stop(hf_client *client) {
 
 static void flush(hf_client *client) {
     struct hfi_engine *engine = client->core.engine;
-    engine->ops->flush(engine);
+    if (!client->dispatcher.detached)
+        engine->ops->flush(engine);
+}
+
+static int phase_of(hf_client *client) {
+    return atomic_load(&client->closing.phase);
+}
+
+static void notify_close(hf_client *client) {
+    pthread_mutex_lock(&client->close_mtx);
+    pthread_cond_broadcast(&client->close_cond);
+    pthread_mutex_unlock(&client->close_mtx);
 }
 
 /* Runs what is due and sends the resulting commands, again while callbacks make more, up to a
  * limit. */
 static int work(hf_client *client) {
     int ran = 0, more;
+    atomic_store(&client->dispatcher.running, true);
     do {
         hfi_exec_run(&client->dispatcher.exec);
         more = run_notices(client, ROUND_MOST - ran);
         ran += more;
     } while (more > 0 && ran < ROUND_MOST && hfi_exec_has_work(&client->dispatcher.exec));
     flush(client);
+    atomic_store(&client->dispatcher.running, false);
+    if (phase_of(client) != HFI_CLOSE_OPEN)
+        notify_close(client);
     return ran;
 }
 
@@ -185,6 +200,8 @@ static size_t list_fds(hf_client *client) {
     struct hfi_dispatcher *d = &client->dispatcher;
     struct hfi_engine *engine = client->core.engine;
     d->fds[0] = (struct pollfd){.fd = d->wake_fd, .events = POLLIN};
+    if (d->detached)
+        return 0;
     size_t len = engine->ops->poll(engine, d->fds + 1, d->fds_cap - 1);
     if (len <= d->fds_cap - 1)
         return len;
@@ -209,7 +226,7 @@ static void wait_and_read(hf_client *client, int64_t until_ms) {
         return;
     int ready = hfi_poll(d->fds, len + 1, timeout_until(at_ms, until_ms), NULL);
     hfi_exec_poll_end(&d->exec);
-    if (ready > 0)
+    if (ready > 0 && !d->detached)
         engine->ops->service(engine, d->fds + 1, len);
 }
 
@@ -226,7 +243,8 @@ static void hand_over(hf_client *client) {
     struct hfi_engine *engine = client->core.engine;
     if (has_notices(d)) /* those beyond the limit */
         hfi_exec_wake(&d->exec);
-    engine->ops->enlist(engine, d->epoll_fd);
+    if (!d->detached)
+        engine->ops->enlist(engine, d->epoll_fd);
     int64_t at_ms = HFI_NEVER;
     d->polling = hfi_exec_poll_begin(&d->exec, d->wake_fd, &at_ms);
     uint64_t one = 1;
@@ -250,12 +268,12 @@ static void take_over(struct hfi_dispatcher *d) {
         continue;
 }
 
-static int dispatch(hf_client *client, int64_t wait_ms) {
-    /* as for every wait: not too short by a fraction of a millisecond */
-    int64_t until_ms = hfi_after_ms(hfi_now_ms() + (wait_ms > 0 ? 1 : 0), wait_ms);
+/* `phase` as it was when it began: it ends when that changes, and when hf_close() wants it to. */
+static int dispatch(hf_client *client, int64_t until_ms, int phase) {
     bool polled = false;
     int ran = work(client);
-    while (ran == 0 && !atomic_load(&client->core.closing) &&
+    while (ran == 0 && phase_of(client) == phase &&
+           (phase != HFI_CLOSE_OPEN || !atomic_load(&client->core.closing)) &&
            (!polled || hfi_now_ms() < until_ms)) {
         wait_and_read(client, until_ms);
         polled = true;
@@ -264,25 +282,81 @@ static int dispatch(hf_client *client, int64_t wait_ms) {
     return ran;
 }
 
-int hf_dispatch(hf_client *client, int64_t wait_ms) {
+/* With `busy` set by this thread. */
+static int dispatch_alone(hf_client *client, int64_t until_ms, int phase) {
+    take_over(&client->dispatcher);
+    int ran = dispatch(client, until_ms, phase);
+    hand_over(client);
+    return ran;
+}
+
+/* True: this thread is the only one in hf_dispatch(). In one step with reading the phase, so that
+ * the closing thread knows who may still use the engine. */
+static bool come_in(hf_client *client, int *ret_phase) {
+    struct hfi_dispatcher *d = &client->dispatcher;
+    pthread_mutex_lock(&client->close_mtx);
+    *ret_phase = phase_of(client);
+    bool alone = !atomic_exchange(&d->busy, true);
+    if (alone)
+        d->detached = *ret_phase > HFI_CLOSE_SETTLING;
+    pthread_mutex_unlock(&client->close_mtx);
+    return alone;
+}
+
+static void go_out(hf_client *client) {
+    pthread_mutex_lock(&client->close_mtx);
+    atomic_store(&client->dispatcher.busy, false);
+    pthread_cond_broadcast(&client->close_cond);
+    pthread_mutex_unlock(&client->close_mtx);
+}
+
+/* After hf_close_start(): not a call that the closing thread would wait for. */
+static int dispatch_closing(hf_client *client, int64_t until_ms) {
+    int ran, phase;
+    do {
+        if (!come_in(client, &phase))
+            return HF_EBUSY;
+        if (phase == HFI_CLOSE_ENDED) {
+            hfi_close_finish(client);
+            return 1;
+        }
+        ran = dispatch_alone(client, until_ms, phase);
+        go_out(client);
+    } while (ran == 0 && hfi_now_ms() < until_ms);
+    return ran;
+}
+
+static int dispatch_open(hf_client *client, int64_t until_ms) {
     struct hfi_entry entry;
+    int err = hfi_enter(client, &entry);
+    if (err != HF_OK)
+        return err;
+    int ran = HF_EBUSY;
+    if (!atomic_exchange(&client->dispatcher.busy, true)) {
+        ran = dispatch_alone(client, until_ms, HFI_CLOSE_OPEN);
+        atomic_store(&client->dispatcher.busy, false);
+    }
+    hfi_leave(client, &entry);
+    return ran;
+}
+
+int hf_dispatch(hf_client *client, int64_t wait_ms) {
     const struct hfi_thread_record *self = hfi_thread_record();
     if (client == NULL || wait_ms < HF_FOREVER || !client->dispatcher.manual)
         return hfi_remember(HF_EINVAL, NULL);
     if (self != NULL && self->in_callback != NULL)
         return hfi_remember(HF_EDEADLK, NULL);
-    int err = hfi_enter(client, &entry);
-    if (err != HF_OK)
-        return hfi_remember(err, NULL);
-    struct hfi_dispatcher *d = &client->dispatcher;
-    int ran = HF_EBUSY;
-    if (!atomic_exchange(&d->busy, true)) {
-        take_over(d);
-        ran = dispatch(client, wait_ms);
-        hand_over(client);
-        atomic_store(&d->busy, false);
-    }
-    hfi_leave(client, &entry);
+    if (hfi_is_forked(client))
+        return hfi_remember(HF_EFORKED, NULL);
+    /* as for every wait: not too short by a fraction of a millisecond */
+    int64_t until_ms = hfi_after_ms(hfi_now_ms() + (wait_ms > 0 ? 1 : 0), wait_ms);
+    int state = hfi_thread_cancel_disable();
+    bool open = phase_of(client) == HFI_CLOSE_OPEN;
+    int ran = open ? dispatch_open(client, until_ms) : dispatch_closing(client, until_ms);
+    if (open && (ran == HF_ECLOSED || (ran == 0 && hfi_now_ms() < until_ms)) &&
+        phase_of(client) != HFI_CLOSE_OPEN)
+        ran = dispatch_closing(client, until_ms);
+    hfi_thread_cancel_restore(state);
     return ran >= 0 ? ran : hfi_remember(ran, NULL);
 }
 
@@ -292,6 +366,12 @@ int hf_dispatch_fd(hf_client *client) {
     if (client == NULL || !client->dispatcher.manual)
         return hfi_remember(HF_EINVAL, NULL);
     return client->dispatcher.epoll_fd;
+}
+
+bool hfi_dispatcher_is_drained(hf_client *client) {
+    struct hfi_dispatcher *d = &client->dispatcher;
+    bool due = has_notices(d) || hfi_exec_has_work(&d->exec);
+    return !due && !atomic_load(&d->running); /* in this order: it runs before it takes */
 }
 
 void hfi_dispatcher_drain(hf_client *client) {

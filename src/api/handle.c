@@ -157,6 +157,8 @@ int hfi_wait_args(struct hfi_handle *handle, const struct hfi_verb *verb,
     if (err == HF_OK) {
         args->wait_ms = options.wait_ms;
         args->cancel = options.cancel;
+        args->check = options.check;
+        args->check_user = options.check_user;
     }
     return err;
 }

@@ -113,7 +113,7 @@ static int read_options(const hf_acquire_options *given, hf_acquire_options *opt
 
 /* The caller's reference to the text is dropped by the functions that made the arguments. */
 static int text_args(hf_lock *lock, const char *token, struct hfi_op_args *args) {
-    if (!args->kind->stamped)
+    if (!args->kind->takes_stamp)
         return hfi_invalid("only a string lock has a string token");
     args->text = hfi_stamp_text_new(&lock->handle.client->mem, token, strlen(token));
     return args->text != NULL ? HF_OK : hfi_remember(HF_ENOMEM, NULL);
@@ -132,6 +132,8 @@ static int acquire_args(hf_lock *lock, const hf_acquire_options *given, bool asy
     args->wait_ms = options.wait_ms;
     args->lease_ms = options.lease_ms;
     args->cancel = options.cancel;
+    args->check = options.check;
+    args->check_user = options.check_user;
     args->acks = options.acks;
     args->spin = &lock->handle.spin;
     args->compact = async && options.owner == 0;
@@ -147,6 +149,25 @@ static int extend_args(hf_lock *lock, hf_owner owner, int64_t lease_ms, struct h
         err = lock_args(lock, &hfi_verb_extend, owner, args);
     if (err == HF_OK)
         args->lease_ms = lease_ms;
+    return err;
+}
+
+static int extend_with_args(hf_lock *lock, const hf_extend_options *given, bool async,
+                            struct hfi_op_args *args) {
+    hf_extend_options options = HF_EXTEND_INIT;
+    hf_error error;
+    if (given == NULL)
+        return hfi_invalid("an extension needs a lease of 1 ms to ten years");
+    int err = hfi_versioned_read(&hfi_versioned_extend_options, given, &options, &error);
+    if (err != HF_OK)
+        return hfi_remember(err, &error);
+    if (options.mode < HF_EXTEND_RAISE || options.mode > HF_EXTEND_ADD)
+        return hfi_invalid("an extension's mode must be one of HF_EXTEND_...");
+    err = async ? check_named(options.owner) : HF_OK;
+    if (err == HF_OK)
+        err = extend_args(lock, options.owner, options.lease_ms, args);
+    if (err == HF_OK)
+        args->extend_mode = options.mode;
     return err;
 }
 
@@ -270,6 +291,16 @@ int hf_lock_extend(hf_lock *lock, int64_t lease_ms) {
     return hf_lock_extend_as(lock, 0, lease_ms);
 }
 
+int hf_lock_extend_with(hf_lock *lock, const hf_extend_options *options, hf_result *ret) {
+    struct hfi_op_args args;
+    hf_error error;
+    int err = hfi_versioned_check(&hfi_versioned_result, ret, &error);
+    if (err != HF_OK)
+        return hfi_remember(err, &error);
+    err = extend_with_args(lock, options, false, &args);
+    return err != HF_OK ? err : hfi_run_sync(lock->handle.client, &args, ret);
+}
+
 int hf_lock_adopt(hf_lock *lock, const char *handle, int64_t lease_ms, hf_result *ret) {
     struct hfi_op_args args;
     hf_error error;
@@ -337,21 +368,8 @@ void hf_facts_free(hf_facts *facts) {
     hfi_facts_free(facts);
 }
 
-static void free_list(hf_holder **list, size_t len) {
-    for (size_t i = 0; i < len; i++) {
-        free(list[i]->owner);
-        free(list[i]->connection);
-        free(list[i]);
-    }
-    free(list);
-}
-
 void hf_lock_info_free(hf_lock_info *info) {
-    if (info == NULL)
-        return;
-    free_list(info->holders, info->holders_len);
-    free_list(info->waiters, info->waiters_len);
-    free(info);
+    hfi_lock_info_free(info);
 }
 
 /* ---- From local state ---- */
@@ -448,6 +466,24 @@ int hf_lock_handle(hf_lock *lock, hf_owner owner, char *ret, size_t size) {
                             : hfi_remember(err, NULL);
 }
 
+int hf_lock_forget_as(hf_lock *lock, hf_owner owner) {
+    struct hfi_entry entry;
+    hf_error error;
+    hfi_error_clear(&error);
+    int err = lock == NULL ? HF_EINVAL : hfi_enter(lock->handle.client, &entry);
+    if (err != HF_OK)
+        return hfi_remember(err, NULL);
+    const struct hfi_handle *handle = &lock->handle;
+    err = hfi_forget(&handle->client->core, handle->kind, handle->name, handle->name_len,
+                     owner != 0 ? owner : hf_owner_self(), &error);
+    hfi_leave(handle->client, &entry);
+    return hfi_remember(err, err == HF_ELOST ? &error : NULL);
+}
+
+int hf_lock_forget(hf_lock *lock) {
+    return hf_lock_forget_as(lock, 0);
+}
+
 /* ---- Asynchronous ---- */
 
 int hf_lock_acquire_start(hf_lock *lock, const hf_acquire_options *options, hf_callback callback,
@@ -477,6 +513,13 @@ int hf_lock_extend_start(hf_lock *lock, hf_owner owner, int64_t lease_ms, hf_cal
     if (err == HF_OK)
         err = extend_args(lock, owner, lease_ms, &args);
     return hfi_start(handle_of(lock), err, &args, callback, user, ret_op);
+}
+
+int hf_lock_extend_with_start(hf_lock *lock, const hf_extend_options *options, hf_callback callback,
+                              void *user, hf_op **ret_op) {
+    struct hfi_op_args args;
+    return hfi_start(handle_of(lock), extend_with_args(lock, options, true, &args), &args, callback,
+                     user, ret_op);
 }
 
 int hf_lock_adopt_start(hf_lock *lock, const char *handle, int64_t lease_ms, hf_callback callback,

@@ -116,6 +116,8 @@ static int acquire_args(hf_permits *permits, const hf_permits_options *given, hf
         args->wait_ms = options.wait_ms;
         args->lease_ms = options.lease_ms;
         args->cancel = options.cancel;
+        args->check = options.check;
+        args->check_user = options.check_user;
         args->ids = ids->bytes;
         args->ids_len = (size_t)options.count;
         args->ret_ids = ret_ids;

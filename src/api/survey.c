@@ -3,6 +3,7 @@
  * the findings, and src/fleet joins them into one view. On the caller's thread; stateless.
  */
 #include "fleet/survey.h"
+#include "fleet/fleet_json.h"
 
 #include "api/client.h"
 #include "api/handle.h"
@@ -74,4 +75,26 @@ int hf_fleet_deadlocks(const hf_fleet *earlier, const hf_fleet *later,
 
 void hf_deadlocks_free(hf_deadlocks *deadlocks) {
     hfi_deadlocks_free(deadlocks);
+}
+
+static int give_text(char *text, char **ret_text) {
+    if (text == NULL)
+        return hfi_remember(HF_ENOMEM, NULL);
+    *ret_text = text;
+    return hfi_remember(HF_OK, NULL);
+}
+
+int hf_fleet_json(const hf_fleet *fleet, char **ret_text) {
+    if (fleet == NULL || ret_text == NULL)
+        return hfi_invalid("hf_fleet_json() needs a survey, and a pointer for the text");
+    return give_text(hfi_fleet_json(fleet), ret_text);
+}
+
+int hf_lock_info_json(const hf_lock_info *info, const char *name, size_t name_len,
+                      char **ret_text) {
+    if (info == NULL || name == NULL || ret_text == NULL)
+        return hfi_invalid(
+            "hf_lock_info_json() needs what was found, a name, and a pointer for the "
+            "text");
+    return give_text(hfi_lock_info_json(name, name_len, info), ret_text);
 }

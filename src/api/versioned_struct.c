@@ -24,6 +24,8 @@ const struct hfi_versioned hfi_versioned_lock_options =
     VERSIONED(hf_lock_options, HF_LOCK_INIT, spin_first_ms);
 const struct hfi_versioned hfi_versioned_acquire_options =
     VERSIONED(hf_acquire_options, HF_ACQUIRE_INIT, cancel);
+const struct hfi_versioned hfi_versioned_extend_options =
+    VERSIONED(hf_extend_options, HF_EXTEND_INIT, mode);
 const struct hfi_versioned hfi_versioned_wait_options =
     VERSIONED(hf_wait_options, HF_WAIT_INIT, cancel);
 const struct hfi_versioned hfi_versioned_permits_options =

@@ -18,7 +18,8 @@ struct hfi_versioned {
 
 extern const struct hfi_versioned hfi_versioned_options, hfi_versioned_lock_options,
     hfi_versioned_acquire_options, hfi_versioned_wait_options, hfi_versioned_permits_options,
-    hfi_versioned_result, hfi_versioned_stats, hfi_versioned_survey_options;
+    hfi_versioned_result, hfi_versioned_extend_options, hfi_versioned_stats,
+    hfi_versioned_survey_options;
 
 /* All accept NULL for `given` or `ret`: the caller uses the defaults, or does not want the output.
  * HF_OK, or HF_EINVAL with the text in `error`. */

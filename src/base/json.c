@@ -125,6 +125,11 @@ void hfi_json_number(struct hfi_json *json, int64_t number) {
     put(json, digits, (size_t)len);
 }
 
+void hfi_json_flag(struct hfi_json *json, bool on) {
+    put_comma(json);
+    put(json, on ? "true" : "false", on ? 4 : 5);
+}
+
 static void put_hex(struct hfi_json *json, const char *bytes, size_t len) {
     static const char digits[] = "0123456789abcdef";
     put_comma(json);

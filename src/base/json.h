@@ -31,6 +31,7 @@ void hfi_json_key(struct hfi_json *json, const char *key);
 /* Text in UTF-8. */
 void hfi_json_text(struct hfi_json *json, const char *text, size_t len);
 void hfi_json_number(struct hfi_json *json, int64_t number);
+void hfi_json_flag(struct hfi_json *json, bool on); /* true or false */
 /* A key and its value. Bytes that are not UTF-8 are written in hex, under the key with "_hex"
  * appended. */
 void hfi_json_bytes(struct hfi_json *json, const char *key, const char *bytes, size_t len);

@@ -21,6 +21,8 @@
  * acquire.c, release.c, extend.c, adopt.c, break.c, queries.c   the verbs of locks
  * counter_ops.c                the verbs of ownerless objects
  * permits.c                    the verbs of permits, which are holds by their ids
+ * forget.c                     holds whose owners cannot release them any more
+ * abandon.c                    operations whose results nobody will see: undone
  * expired_release.c            releases at the server what was given up without a release
  * break_subscription.c         when the engine subscribes to breaks and surveys
  * survey_report.c              answers surveys: what this client holds and waits for
@@ -42,11 +44,6 @@
 #include "engine/engine.h"
 #include "task/task.h"
 #include "task/thread_record.h"
-
-#define HASH_NONFATAL_OOM 1
-#define uthash_malloc(size) hfi_alloc(mem, size) /* a `mem` is in scope wherever a table changes */
-#define uthash_free(ptr, size) hfi_free(mem, ptr)
-#include <uthash.h>
 
 #include <sys/types.h>
 
@@ -92,7 +89,8 @@ struct hfi_core_hooks {
     /* Holds in this scope were proved again, or lost: joint locks that depend on them check again.
      * Any thread, no mutex held. NULL: none. */
     void (*changed)(void *arg, const struct hfi_scope *scope);
-    void (*idle)(void *arg); /* closing: the last operation of a shard has ended */
+    /* closing: the last operation of a shard has ended, or the last announcement */
+    void (*idle)(void *arg);
     void *arg;
 };
 
@@ -242,6 +240,9 @@ void hfi_listen_for_waits(struct hfi_core *core);
 
 /* Its `arg` is the core. */
 extern const struct hfi_reporter hfi_core_reporter;
+/* Tells surveyors of a loss of this client. Any thread, no mutex held. */
+void hfi_announce_loss(struct hfi_core *core);
+bool hfi_is_announcing_loss(const struct hfi_core *core);
 /* How many operations wait here, and since when the longest has waited; HFI_NEVER: none. Any
  * thread, no mutex held. */
 struct hfi_waits {
@@ -268,6 +269,12 @@ void hfi_expired_release_check(struct hfi_core *core);
 /* Begins with the list; no mutex may be held. */
 void hfi_expired_release_begin(struct hfi_core *core);
 void hfi_expired_release_stop(struct hfi_core *core); /* after the keeper has ended */
+
+/* ---- Forgetting (forget.c) ---- */
+
+/* The hold is not renewed any more. HF_OK, HF_ENOTOWNER, or HF_ELOST with a text. Any thread. */
+int hfi_forget(struct hfi_core *core, const struct hfi_kind *kind, const char *name,
+               size_t name_len, hf_owner owner, hf_error *error);
 
 /* ---- The core ---- */
 

@@ -95,6 +95,7 @@ struct hfi_call {
     /* extend, of kinds with tokens: the smallest token that the server is to store. HFI_TOKEN_DRAW:
      * the server draws a new one. 0: neither. */
     int64_t token_wish;
+    hf_extend_mode extend_mode; /* set_lease: HF_EXTEND_SET or HF_EXTEND_ADD */
     enum hfi_query query;         /* ask */
     unsigned wanted;              /* a survey: what clients report, HF_WANT_... */
     enum hfi_object_op object_op; /* object_op, and its settlement */
@@ -176,6 +177,9 @@ struct hfi_call_ops {
     void (*acquire)(struct hfi_call *call);
     void (*release)(struct hfi_call *call); /* from call->count to one less */
     void (*extend)(struct hfi_call *call);  /* raise the lease */
+    /* Sets the lease to call->lease_ms, or adds that to it (call->extend_mode). Sent once: if
+     * call->may_have_run, a copy can act until the call's deadline. lease_ms becomes the lease. */
+    void (*set_lease)(struct hfi_call *call);
     /* The same for a hold that only the server knows; call->count becomes its owner's count.
      * HF_ENOTOWNER: there is no such hold. */
     void (*adopt)(struct hfi_call *call);
@@ -248,6 +252,8 @@ struct hfi_engine_events {
     void (*proved)(void *arg, const struct hfi_scope *scope, const struct hfi_proof *proof);
     /* They are gone for certain. `reason` is a constant string. */
     void (*lost)(void *arg, const struct hfi_scope *scope, const char *reason);
+    /* No announcement is on its way any more (observe.h). On the keeper's thread. */
+    void (*announced)(void *arg);
     const struct hfi_reporter *reporter; /* the client's part of the fleet view (observe.h) */
     void *arg;
 };

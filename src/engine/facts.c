@@ -61,3 +61,20 @@ void hfi_facts_free(hf_facts *facts) {
     free(facts->node);
     free(facts);
 }
+
+static void free_list(hf_holder **list, size_t len) {
+    for (size_t i = 0; i < len; i++) {
+        free(list[i]->owner);
+        free(list[i]->connection);
+        free(list[i]);
+    }
+    free(list);
+}
+
+void hfi_lock_info_free(hf_lock_info *info) {
+    if (info == NULL)
+        return;
+    free_list(info->holders, info->holders_len);
+    free_list(info->waiters, info->waiters_len);
+    free(info);
+}

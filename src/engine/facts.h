@@ -15,4 +15,7 @@ bool hfi_facts_add_number(hf_facts *facts, const char *name, int64_t number);
 
 void hfi_facts_free(hf_facts *facts); /* NULL and partly filled ones are fine */
 
+/* The same for what it reports about a lock. */
+void hfi_lock_info_free(hf_lock_info *info);
+
 #endif

@@ -52,6 +52,7 @@ struct hfi_found_lock {
 
 struct hfi_found_answer {
     struct hfi_link link;
+    int64_t at_ms; /* of an announcement: when it came */
     size_t len;
     char text[];
 };
@@ -66,6 +67,7 @@ struct hfi_found_connection {
 
 struct hfi_findings {
     struct hfi_link locks, answers, connections;
+    struct hfi_link announced; /* struct hfi_found_answer: what clients said at a loss */
     int64_t taken_ms, took_ms;
     int64_t subscribers;    /* how many clients have received the request; -1: none was sent */
     bool answers_cut;       /* some reports may have been sent and not received */
@@ -85,6 +87,7 @@ static inline struct hfi_findings *hfi_findings_new(void) {
     hfi_list_init(&findings->locks);
     hfi_list_init(&findings->answers);
     hfi_list_init(&findings->connections);
+    hfi_list_init(&findings->announced);
     return findings;
 }
 
@@ -98,6 +101,10 @@ static inline void hfi_findings_free(struct hfi_findings *findings) {
         free(HFI_CONTAINER(link, struct hfi_found_lock, link));
     }
     for (link = findings->answers.next; link != &findings->answers; link = next) {
+        next = link->next;
+        free(HFI_CONTAINER(link, struct hfi_found_answer, link));
+    }
+    for (link = findings->announced.next; link != &findings->announced; link = next) {
         next = link->next;
         free(HFI_CONTAINER(link, struct hfi_found_answer, link));
     }

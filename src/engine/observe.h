@@ -82,6 +82,12 @@ struct hfi_observe_ops {
      * thread. */
     void (*listen)(struct hfi_engine *engine, bool on);
 
+    /* Tells surveyors that want totals that this client has lost a hold; its report has the number.
+     * Any thread. NULL: not offered, as nobody could hear it. */
+    void (*announce)(struct hfi_engine *engine);
+    /* An announcement is on its way; when it no longer is, struct hfi_engine_events says so. */
+    bool (*is_announcing)(struct hfi_engine *engine);
+
     /* The server of the newest connection, as far as it reports that. A restarted server has only
      * new connections. False: not known. On the keeper's thread. */
     bool (*identity)(struct hfi_engine *engine, struct hfi_server *ret);

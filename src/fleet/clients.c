@@ -65,8 +65,8 @@ static bool has_room(struct hfi_clients *clients) {
     return grown && (clients->len < clients->buckets_len || grow_buckets(clients));
 }
 
-hf_fleet_client *hfi_join_client(struct hfi_join *join, const char *id) {
-    struct hfi_clients *clients = &join->clients;
+static hf_fleet_client *client_in(struct hfi_join *join, struct hfi_clients *clients,
+                                  const char *id) {
     hf_fleet_client *known = hfi_join_find_client(clients, id);
     if (known != NULL)
         return known;
@@ -87,6 +87,14 @@ hf_fleet_client *hfi_join_client(struct hfi_join *join, const char *id) {
     *bucket = joined;
     clients->all[clients->len++] = &joined->pub;
     return &joined->pub;
+}
+
+hf_fleet_client *hfi_join_client(struct hfi_join *join, const char *id) {
+    return client_in(join, &join->clients, id);
+}
+
+hf_fleet_client *hfi_join_announced_client(struct hfi_join *join, const char *id) {
+    return client_in(join, &join->announced, id);
 }
 
 void hfi_join_describe(struct hfi_join *join, hf_fleet_client *client, const char *name) {
@@ -174,15 +182,34 @@ static int compare_clients(const void *a, const void *b) {
     return strcmp((*(hf_fleet_client *const *)a)->id, (*(hf_fleet_client *const *)b)->id);
 }
 
-void hfi_join_list_clients(struct hfi_join *join, hf_fleet *fleet) {
-    struct hfi_clients *clients = &join->clients;
+static const hf_fleet_client *const *sorted(struct hfi_join *join, struct hfi_clients *clients) {
     const hf_fleet_client **all = hfi_arena_take(&join->arena, (clients->len + 1) * sizeof *all);
     if (clients->len > 1)
         qsort(clients->all, clients->len, sizeof *clients->all, compare_clients);
     for (size_t i = 0; all != NULL && i < clients->len; i++)
         all[i] = clients->all[i];
-    fleet->clients = all;
-    fleet->clients_len = clients->len;
+    return all;
+}
+
+void hfi_join_list_clients(struct hfi_join *join, hf_fleet *fleet) {
+    fleet->clients = sorted(join, &join->clients);
+    fleet->clients_len = join->clients.len;
+}
+
+void hfi_join_list_announced(struct hfi_join *join, hf_fleet *fleet) {
+    const struct hfi_findings *findings = join->findings;
+    for (struct hfi_link *link = findings->announced.next;
+         link != &findings->announced && !join->failed; link = link->next)
+        hfi_join_announcement(join, HFI_CONTAINER(link, struct hfi_found_answer, link));
+    for (size_t i = 0; i < join->announced.len; i++) {
+        hf_fleet_client *client = join->announced.all[i];
+        const hf_fleet_client *present = hfi_join_find_client(&join->clients, client->id);
+        client->presence = present != NULL               ? present->presence
+                           : findings->connections_known ? HF_GONE
+                                                         : HF_PRESENCE_UNKNOWN;
+    }
+    fleet->announced = sorted(join, &join->announced);
+    fleet->announced_len = join->announced.len;
 }
 
 void hfi_join_forget_clients(struct hfi_clients *clients) {

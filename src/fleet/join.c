@@ -348,6 +348,7 @@ static void fill(struct hfi_join *join, hf_fleet *fleet, const struct hfi_findin
     claim_locks(join, findings);
     join_locks(join, fleet);
     hfi_join_list_clients(join, fleet);
+    hfi_join_list_announced(join, fleet);
 }
 
 hf_fleet *hfi_fleet_join(const struct hfi_findings *findings, const char *pattern,
@@ -359,6 +360,7 @@ hf_fleet *hfi_fleet_join(const struct hfi_findings *findings, const char *patter
     fill(&join, &whole->fleet, findings);
     free(join.claims.all);
     hfi_join_forget_clients(&join.clients);
+    hfi_join_forget_clients(&join.announced);
     whole->arena = join.arena;
     if (!join.failed && !join.arena.failed)
         return &whole->fleet;

@@ -63,13 +63,15 @@ struct hfi_join {
     size_t pattern_len;
     struct hfi_claims claims;
     struct hfi_clients clients;
-    size_t names_len; /* names with latencies, of all clients */
-    bool failed;      /* out of memory */
+    struct hfi_clients announced; /* clients that announced a loss */
+    size_t names_len;             /* names with latencies, of all clients */
+    bool failed;                  /* out of memory */
 };
 
 /* NULL: out of memory, and noted. */
 struct hfi_claim *hfi_join_claim(struct hfi_join *join);
 hf_fleet_client *hfi_join_client(struct hfi_join *join, const char *id);
+hf_fleet_client *hfi_join_announced_client(struct hfi_join *join, const char *id);
 
 /* clients.c */
 /* Reads the reports, and the connections. */
@@ -78,12 +80,17 @@ void hfi_join_clients(struct hfi_join *join);
 hf_fleet_client *hfi_join_find_client(const struct hfi_clients *clients, const char *id);
 /* Sorted by id, into the result. */
 void hfi_join_list_clients(struct hfi_join *join, hf_fleet *fleet);
+/* Reads the announcements, into the result, after the clients. */
+void hfi_join_list_announced(struct hfi_join *join, hf_fleet *fleet);
 void hfi_join_forget_clients(struct hfi_clients *clients);
 /* Parses "holdfast:uuid:host:pid:program" into a client. */
 void hfi_join_describe(struct hfi_join *join, hf_fleet_client *client, const char *name);
 
 /* survey_answers.c: a client's report. An invalid one is ignored as a whole. */
 void hfi_join_answer(struct hfi_join *join, const char *text, size_t len);
+
+/* The same for an announced loss: only what it says of the client, into join->announced. */
+void hfi_join_announcement(struct hfi_join *join, const struct hfi_found_answer *text);
 
 bool hfi_is_uuid(const char *text);
 

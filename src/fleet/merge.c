@@ -19,6 +19,7 @@ static void add_findings(struct hfi_findings *to, struct hfi_findings *from) {
     hfi_list_splice(&to->locks, &from->locks);
     hfi_list_splice(&to->answers, &from->answers);
     hfi_list_splice(&to->connections, &from->connections);
+    hfi_list_splice(&to->announced, &from->announced);
     to->taken_ms = hfi_max_ms(to->taken_ms, from->taken_ms);
     to->took_ms = hfi_max_ms(to->took_ms, from->took_ms);
     to->subscribers = hfi_max_ms(to->subscribers, from->subscribers);

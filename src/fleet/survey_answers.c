@@ -7,6 +7,7 @@
  * clients; adopted holds count if another claim confirms them. A second report of the same client
  * adds nothing.
  */
+#include "base/clock.h"
 #include "base/glob.h"
 #include "fleet/survey_answer.h"
 
@@ -264,6 +265,13 @@ static void describe(struct hfi_join *join, hf_fleet_client *client, const struc
     client->hand_over = draft->hand_over;
 }
 
+/* False: it is not a client's report. */
+static bool read_draft(struct hfi_join *join, const char *text, size_t len, struct draft *draft,
+                       struct entry *it) {
+    return read_answer(join, text, len, draft, NULL, it) && draft->version == 1 &&
+           strlen(draft->id) == HFI_UUID_LEN && hfi_is_uuid(draft->id);
+}
+
 void hfi_join_answer(struct hfi_join *join, const char *text, size_t len) {
     struct draft draft = {.up_ms = -1};
     struct entry it = {.name.bytes = malloc(HFI_ANSWER_NAME_SIZE)};
@@ -271,12 +279,30 @@ void hfi_join_answer(struct hfi_join *join, const char *text, size_t len) {
         join->failed = true;
         return;
     }
-    if (read_answer(join, text, len, &draft, NULL, &it) && draft.version == 1 &&
-        strlen(draft.id) == HFI_UUID_LEN && hfi_is_uuid(draft.id)) {
+    if (read_draft(join, text, len, &draft, &it)) {
         hf_fleet_client *client = hfi_join_client(join, draft.id);
         if (client != NULL && client->presence != HF_ALIVE) {
             describe(join, client, &draft);
             read_answer(join, text, len, &draft, client, &it);
+        }
+    }
+    free(it.name.bytes);
+}
+
+/* Several servers may pass it on: the one with the most losses is the last. */
+void hfi_join_announcement(struct hfi_join *join, const struct hfi_found_answer *text) {
+    struct draft draft = {.up_ms = -1};
+    struct entry it = {.name.bytes = malloc(HFI_ANSWER_NAME_SIZE)};
+    if (it.name.bytes == NULL) {
+        join->failed = true;
+        return;
+    }
+    if (read_draft(join, text->text, text->len, &draft, &it)) {
+        hf_fleet_client *client = hfi_join_announced_client(join, draft.id);
+        if (client != NULL && hfi_counted(draft.losses) > client->losses) {
+            describe(join, client, &draft);
+            if (client->up_ms >= 0)
+                client->up_ms += hfi_max_ms(0, join->findings->taken_ms - text->at_ms);
         }
     }
     free(it.name.bytes);

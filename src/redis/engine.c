@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "redis/fleet/announcements.h"
 #include "redis/fleet/name_listener.h"
 #include "redis/fleet/observe.h"
 #include "redis/fleet/survey_responder.h"
@@ -197,6 +198,12 @@ static void on_pubsub_state(void *arg, struct hfi_node *node, bool up) {
         engine_events->doubted(engine_events->arg, &(struct hfi_scope){.node = node});
 }
 
+/* A server is in use: subscribes there to what the engine subscribes to anywhere. */
+static void join_channels(struct hfi_redis *redis, struct hfi_node *node) {
+    hfi_break_channel_join(redis, node);
+    hfi_survey_responder_wake(hfi_node_learnt(node)->answers);
+}
+
 /* Where a server can be replaced, it can also come back without its data: holds there are in
  * doubt. */
 static void on_control_state(void *arg, struct hfi_node *node, bool up) {
@@ -212,8 +219,10 @@ static void on_control_state(void *arg, struct hfi_node *node, bool up) {
         if (another || hfi_route_changes(redis->route))
             engine_events->doubted(engine_events->arg, &scope);
     }
-    if (up)
-        hfi_break_channel_join(redis, node);
+    if (up) {
+        join_channels(redis, node);
+        hfi_announcements_retry(redis);
+    }
     *was_up = *was_up || up;
 }
 
@@ -222,7 +231,7 @@ static void on_control_state(void *arg, struct hfi_node *node, bool up) {
 static void on_change(void *arg, struct hfi_node *from, struct hfi_node *to) {
     struct hfi_redis *redis = arg;
     const struct hfi_engine_events *engine_events = redis->engine_events;
-    hfi_break_channel_join(redis, to);
+    join_channels(redis, to);
     hfi_name_listeners_check(redis);
     if (from == NULL)
         return;
@@ -254,7 +263,7 @@ static void on_moved(void *arg, struct hfi_node *to, const struct hfi_slot_set *
     struct hfi_redis *redis = arg;
     const struct hfi_engine_events *engine_events = redis->engine_events;
     const struct in_slots in = {.route = redis->route, .slots = slots};
-    hfi_break_channel_join(redis, to);
+    join_channels(redis, to);
     hfi_name_listeners_check(redis);
     if (took_over) {
         hfi_log(redis->log, HF_LOG_WARN,
@@ -347,6 +356,7 @@ static void free_half_built(struct hfi_redis *redis) {
         redis->route->ops->free(redis->route);
     hfi_poll_batch_free(redis->poll_batch);
     hfi_late_copies_free(redis->late_copies);
+    hfi_announcements_free(redis->mem, redis->announcements);
     hfi_free(redis->mem, redis->prefix);
     hfi_free(redis->mem, redis->client_name);
     hfi_free(redis->mem, redis);
@@ -396,10 +406,11 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     } else {
         redis->names =
             (struct hfi_names){.prefix = redis->prefix, .prefix_len = strlen(redis->prefix)};
+        redis->announcements = hfi_announcements_new(redis->mem);
         err = make_route(redis, config, error);
         redis->late_copies = hfi_late_copies_new(redis);
-        if (err == HF_OK &&
-            (redis->late_copies == NULL || hfi_poll_batch_new(redis, &redis->poll_batch) != HF_OK))
+        if (err == HF_OK && (redis->late_copies == NULL || redis->announcements == NULL ||
+                             hfi_poll_batch_new(redis, &redis->poll_batch) != HF_OK))
             err = hfi_fail(error, HF_ENOMEM, "out of memory");
     }
     if (err != HF_OK) {
@@ -523,6 +534,7 @@ const struct hfi_call_ops hfi_redis_lock_ops = {
     .acquire = hfi_acquire,
     .release = hfi_release,
     .extend = hfi_extend,
+    .set_lease = hfi_set_lease,
     .adopt = hfi_adopt,
     .break_holds = hfi_break,
     .ask = hfi_ask,

@@ -10,6 +10,7 @@
 
 #include "base/clock.h"
 
+#include <errno.h>
 #include <stddef.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -28,19 +29,19 @@ struct kernel_time {
 #endif
 #define WAIT_MAX_MS 86400000 /* fits everywhere */
 
-void hfi_futex_wait(atomic_uint *word, unsigned value, int64_t until_ms) {
+bool hfi_futex_wait(atomic_uint *word, unsigned value, int64_t until_ms) {
     struct kernel_time left = {0, 0}, *timeout = NULL;
     if (until_ms != HFI_NEVER) {
         int64_t left_ms = until_ms - hfi_now_ms();
         if (left_ms <= 0)
-            return;
+            return false;
         if (left_ms > WAIT_MAX_MS)
             left_ms = WAIT_MAX_MS;
         left.sec = (long)(left_ms / 1000);
         left.nsec = (long)(left_ms % 1000) * 1000000;
         timeout = &left;
     }
-    syscall(FUTEX, word, WAIT_PRIVATE, value, timeout, NULL, 0);
+    return syscall(FUTEX, word, WAIT_PRIVATE, value, timeout, NULL, 0) != 0 && errno == EINTR;
 }
 
 void hfi_futex_wake(atomic_uint *word, int most) {

@@ -127,6 +127,11 @@ bool hfi_exec_run_some(struct hfi_exec *exec, unsigned most) {
     return any;
 }
 
+void hfi_exec_interrupted(struct hfi_exec *exec) {
+    if (exec->on_signal != NULL)
+        hfi_alarm_set(exec, exec->on_signal, hfi_now_ms());
+}
+
 void hfi_exec_sleep(struct hfi_exec *exec) {
     pthread_mutex_lock(&exec->mtx);
     while (!has_work_locked(exec)) {
@@ -134,7 +139,8 @@ void hfi_exec_sleep(struct hfi_exec *exec) {
         exec->armed_ms = at_ms;
         atomic_store_explicit(&exec->asleep, ASLEEP, memory_order_relaxed);
         pthread_mutex_unlock(&exec->mtx);
-        hfi_futex_wait(&exec->asleep, ASLEEP, at_ms);
+        if (hfi_futex_wait(&exec->asleep, ASLEEP, at_ms))
+            hfi_exec_interrupted(exec);
         pthread_mutex_lock(&exec->mtx);
         atomic_store_explicit(&exec->asleep, AWAKE, memory_order_relaxed);
     }

@@ -37,6 +37,8 @@ struct hfi_exec {
     /* nothing can cancel its tasks: only their results, timers and hf_close() reach them */
     bool undisturbed;
     unsigned polls; /* begun so far */
+    /* fires at once when a signal interrupts its thread; NULL: none. Not guarded: its thread's */
+    struct hfi_alarm *on_signal;
 };
 
 /* Threads to wake: collected while the caller holds a mutex, and woken after it is unlocked.
@@ -77,6 +79,9 @@ bool hfi_exec_run_some(struct hfi_exec *exec, unsigned most);
 
 /* Whether hfi_exec_run() would do something. */
 bool hfi_exec_has_work(struct hfi_exec *exec);
+
+/* A signal has interrupted the sleep, poll or recv() of its thread. On that thread. */
+void hfi_exec_interrupted(struct hfi_exec *exec);
 
 /* Sleeps until there is something to run, or hfi_exec_wake(). */
 void hfi_exec_sleep(struct hfi_exec *exec);

@@ -68,6 +68,32 @@ static int stats(struct walk *w) {
     return hf_client_stats(w->client, &all);
 }
 
+static hf_extend_options for_a_minute(struct walk *w) {
+    hf_extend_options options = HF_EXTEND_INIT;
+    options.owner = w->owner;
+    options.mode = HF_EXTEND_SET;
+    options.lease_ms = 60000;
+    return options;
+}
+
+static int extend_with(struct walk *w) {
+    hf_extend_options options = for_a_minute(w);
+    return hf_lock_extend_with(w->held, &options, NULL);
+}
+
+static int extend_with_start(struct walk *w) {
+    hf_extend_options options = for_a_minute(w);
+    return hf_lock_extend_with_start(w->held, &options, NULL, NULL, &w->made_op);
+}
+
+/* In a child it stays the walk's. */
+static int close_start(struct walk *w) {
+    int err = hf_close_start(w->extra, NULL, NULL);
+    if (err == HF_OK)
+        w->extra = NULL;
+    return err;
+}
+
 static int fence_check(void) {
     hf_fence fence = HF_FENCE_INIT;
     return hf_fence_check(&fence, 1);
@@ -87,6 +113,7 @@ static int fence_check(void) {
     X(hf_client_metrics, CHILD_FORKED, hf_client_metrics(w->client, &w->made_text))                \
     X(hf_client_stats, CHILD_FORKED, stats(w))                                                     \
     X(hf_close, CHILD_ZERO, ENDS(hf_close, extra))                                                 \
+    X(hf_close_start, CHILD_FORKED, close_start(w))                                                \
     X(hf_deadlocks_free, CHILD_ANY, ENDS(hf_deadlocks_free, deadlocks))                            \
     X(hf_dispatch, CHILD_FORKED, hf_dispatch(w->manual, 1))                                        \
     X(hf_dispatch_fd, CHILD_FORKED, hf_dispatch_fd(w->manual))                                     \
@@ -95,6 +122,7 @@ static int fence_check(void) {
     X(hf_fence_check, CHILD_ANY, fence_check())                                                    \
     X(hf_fleet_deadlocks, CHILD_ANY, hf_fleet_deadlocks(w->fleet, w->fleet, &w->made_deadlocks))   \
     X(hf_fleet_free, CHILD_ANY, ENDS(hf_fleet_free, fleet))                                        \
+    X(hf_fleet_json, CHILD_ANY, hf_fleet_json(w->fleet, &w->made_text))                            \
     X(hf_last_error, CHILD_ANY, FROM_TEXT(hf_last_error()->text))                                  \
     X(hf_latch_await, CHILD_FORKED, hf_latch_await(w->latch))                                      \
     X(hf_latch_await_for, CHILD_FORKED, hf_latch_await_for(w->latch, BRIEF_MS))                    \
@@ -136,9 +164,13 @@ static int fence_check(void) {
     X(hf_lock_extend_as, CHILD_FORKED, hf_lock_extend_as(w->held, w->owner, 60000))                \
     X(hf_lock_extend_start, CHILD_FORKED,                                                          \
       hf_lock_extend_start(w->held, w->owner, 60000, NULL, NULL, &w->made_op))                     \
+    X(hf_lock_extend_with, CHILD_FORKED, extend_with(w))                                           \
+    X(hf_lock_extend_with_start, CHILD_FORKED, extend_with_start(w))                               \
     X(hf_lock_facts, CHILD_FORKED, hf_lock_facts(w->lock, &w->made_facts))                         \
     X(hf_lock_facts_start, CHILD_FORKED,                                                           \
       hf_lock_facts_start(w->lock, &w->made_facts, NULL, NULL, &w->made_op))                       \
+    X(hf_lock_forget, CHILD_FORKED, hf_lock_forget(w->held))                                       \
+    X(hf_lock_forget_as, CHILD_FORKED, hf_lock_forget_as(w->held, w->owner))                       \
     X(hf_lock_free, CHILD_ANY, ENDS(hf_lock_free, lock))                                           \
     X(hf_lock_handle, CHILD_FORKED,                                                                \
       hf_lock_handle(w->held, w->owner, w->made_handle, sizeof w->made_handle))                    \
@@ -147,6 +179,7 @@ static int fence_check(void) {
     X(hf_lock_hold_count_start, CHILD_FORKED,                                                      \
       hf_lock_hold_count_start(w->held, w->owner, NULL, NULL, &w->made_op))                        \
     X(hf_lock_info_free, CHILD_ANY, ENDS(hf_lock_info_free, info))                                 \
+    X(hf_lock_info_json, CHILD_ANY, hf_lock_info_json(w->info, "held", 4, &w->made_text))          \
     X(hf_lock_inspect, CHILD_FORKED, hf_lock_inspect(w->held, &w->made_info))                      \
     X(hf_lock_inspect_start, CHILD_FORKED,                                                         \
       hf_lock_inspect_start(w->held, &w->made_info, NULL, NULL, &w->made_op))                      \
@@ -176,6 +209,7 @@ static int fence_check(void) {
     X(hf_lock_try, CHILD_FORKED, hf_lock_try(w->held))                                             \
     X(hf_lock_ttl_ms, CHILD_FORKED, hf_lock_ttl_ms(w->held, &w->value))                            \
     X(hf_lock_ttl_ms_start, CHILD_FORKED, hf_lock_ttl_ms_start(w->held, NULL, NULL, &w->made_op))  \
+    X(hf_op_abandon, CHILD_ANY, (w->yes = hf_op_abandon(w->op), w->op = NULL, 0))                  \
     X(hf_op_cancel, CHILD_ANY, (hf_op_cancel(w->op), 0))                                           \
     X(hf_op_free, CHILD_ANY, ENDS(hf_op_free, op))                                                 \
     X(hf_op_wait, CHILD_FORKED, hf_op_wait(w->op, BRIEF_MS, NULL))                                 \
@@ -371,7 +405,8 @@ static bool listens(void *arg) {
 /* The client's own thread has done all of it, and sleeps: a thread that posts to it has to wake it. */
 static bool settle(struct walk *w) {
     hf_op *op = NULL;
-    bool settled = wait_until(listens, w, HANG_MS) && hf_ping_start(w->client, NULL, NULL, &op) == HF_OK &&
+    bool settled = wait_until(listens, w, HANG_MS) &&
+                   hf_ping_start(w->client, NULL, NULL, &op) == HF_OK &&
                    hf_op_wait(op, HANG_MS, NULL) == HF_OK;
     hf_op_free(op);
     return settled;

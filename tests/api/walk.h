@@ -28,7 +28,7 @@
 
 struct walk {
     struct server *server;
-    hf_client *client, *manual; /* the second has HF_MANUAL_DISPATCH */
+    hf_client *client, *manual;   /* the second has HF_MANUAL_DISPATCH */
     unsigned long number, serial; /* of preparations: by this walk, by all of this process */
 
     /* As prepared; a step that ends one sets it to NULL. */

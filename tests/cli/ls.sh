@@ -93,10 +93,10 @@ test_more_than_are_told() {
     expect 0 hf ls readers
     [[ $out == *' +999 '* ]] || fail "$out"
     expect 0 hf ls --metrics
-    [[ $out == *'lock_holders{name="line",kind="fair"} 1'$'\n'* ]] || fail "$out"
-    [[ $out == *'lock_waiters{name="line",kind="fair"} 150'$'\n'* ]] || fail "$out"
-    [[ $out == *'lock_holders{name="readers",kind="read"} 1000'$'\n'* ]] || fail "$out"
-    [[ $out == *'lock_waiters{name="readers",kind="read"} 0'$'\n'* ]] || fail "$out"
+    [[ $out == *'lock_holders{lock="line",kind="fair"} 1'$'\n'* ]] || fail "$out"
+    [[ $out == *'lock_waiters{lock="line",kind="fair"} 150'$'\n'* ]] || fail "$out"
+    [[ $out == *'lock_holders{lock="readers",kind="read"} 1000'$'\n'* ]] || fail "$out"
+    [[ $out == *'lock_waiters{lock="readers",kind="read"} 0'$'\n'* ]] || fail "$out"
     redis del line 'redisson_lock_queue:{line}' readers >/dev/null
 }
 
@@ -179,7 +179,7 @@ test_slots() {
     start hf run --slots 3 slots -- stay
     wait_until listed '^slots +permits +alive .* stay \+1, 1 free ' slots
     expect 0 hf ls --metrics
-    [[ $out == *'lock_holders{name="slots",kind="permits"} 2'$'\n'* ]] || fail "$out"
+    [[ $out == *'lock_holders{lock="slots",kind="permits"} 2'$'\n'* ]] || fail "$out"
     expect 0 hf release slots "$handle"
 }
 

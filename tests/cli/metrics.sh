@@ -40,14 +40,14 @@ test_holder_and_waiter() {
     wait_until locked busy
     start hf run busy -- true
     waiter=$pid
-    wait_until told "^holdfast_fleet_lock_waiters\{.*name='busy'.*\} 1"
+    wait_until told "^holdfast_fleet_lock_waiters\{.*lock='busy'.*\} 1"
     wait_until told "^holdfast_fleet_client_holds\{.*program='stay'.*\} 1"
     wait_until told "^holdfast_fleet_client_waits\{.*program='true'.*\} 1"
     wait_until told "^holdfast_fleet_client_acquired_total\{.*\} 1"
     wait_until told "^holdfast_fleet_client_wait_seconds_bucket\{.*le='\+Inf'.*\} 1"
     wait_until told "^holdfast_fleet_client_wait_seconds_count\{.*\} 1"
     told "^holdfast_fleet_client_hold_seconds_count" && fail "nothing was released: $samples"
-    wait_until told "^holdfast_fleet_lock_held_seconds\{.*name='busy'.*\} [1-9.]"
+    wait_until told "^holdfast_fleet_lock_held_seconds\{.*lock='busy'.*\} [1-9.]"
     kill -TERM "$waiter" "$holder"
     finish "$waiter"
     finish "$holder"
@@ -63,12 +63,12 @@ test_names_are_escaped() {
     printf 'hset "nul\\x00%s" %s 1\n' a "$owner" b "$owner" | redis >/dev/null
     parsed
     [ "$(grep -c '^holdfast_fleet_lock_holders{' "$dir/out")" = 10 ] || fail "$(cat "$dir/out")"
-    grep -q '^holdfast_fleet_lock_holders{name="quote\\"d",' "$dir/out" || fail "$out"
-    grep -q '^holdfast_fleet_lock_holders{name="back\\\\slash",' "$dir/out" || fail "$out"
-    grep -q '^holdfast_fleet_lock_holders{name="new\\nline",' "$dir/out" || fail "$out"
-    grep -q 'name_hex="fffe"' "$dir/out" || fail "$out"
-    grep -Fq 'name="nul\\u0000a",name_hex="6e756c0061"' "$dir/out" || fail "$out"
-    grep -Fq 'name="nul\\u0000b",name_hex="6e756c0062"' "$dir/out" || fail "$out"
+    grep -q '^holdfast_fleet_lock_holders{lock="quote\\"d",' "$dir/out" || fail "$out"
+    grep -q '^holdfast_fleet_lock_holders{lock="back\\\\slash",' "$dir/out" || fail "$out"
+    grep -q '^holdfast_fleet_lock_holders{lock="new\\nline",' "$dir/out" || fail "$out"
+    grep -q 'lock_hex="fffe"' "$dir/out" || fail "$out"
+    grep -Fq 'lock="nul\\u0000a",lock_hex="6e756c0061"' "$dir/out" || fail "$out"
+    grep -Fq 'lock="nul\\u0000b",lock_hex="6e756c0062"' "$dir/out" || fail "$out"
     redis flushall >/dev/null
 }
 

@@ -160,4 +160,21 @@ test_watch_sees_one_lock() {
     same "$(awk '$2 != "silent" && $2 != "alive" { print $2 }' "$dir/watched" | tr '\n' ' ')" 'free acquired released '
 }
 
+# What redsync and others have is one value at all of them; ours is a token of each server's own.
+test_string_locks() {
+    local i
+    expect 0 "$HOLDFAST" run --string s -- sh -c "redis-cli -s '${sockets[0]}' get s; redis-cli -s '${sockets[1]}' get s;
+        redis-cli -s '${sockets[2]}' get s"
+    [ "$(grep -cE '^[0-9a-f-]{36}:[0-9]+:[0-9a-f]{16}$' <<<"$out")" -ge 2 ] || fail "not held: $out"
+    wait_until held_nowhere s
+    for i in 0 1 2; do redis-cli -s "${sockets[i]}" set s 5f3a px 60000 >/dev/null; done
+    expect 75 "$HOLDFAST" run -n --string s true
+    expect 0 "$HOLDFAST" show --string s
+    [ "$(grep -c '5f3a' <<<"$out")" = 3 ] || fail "$out"
+    expect 64 "$HOLDFAST" release --string s 5f3a
+    expect 0 "$HOLDFAST" unlock --force --string s
+    held_nowhere s || fail "$(held_by s)"
+    expect 0 "$HOLDFAST" run -n --string s true
+}
+
 run_tests

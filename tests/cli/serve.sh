@@ -86,7 +86,7 @@ test_metrics() {
     has_header "content-type: application/openmetrics-text; version=1.0.0; charset=utf-8"
     same "$(tail -n 1 "$dir/body")" '# EOF'
     same "$(grep -c '# EOF' "$dir/body")" 1
-    for sample in 'holdfast_up 1' 'holdfast_fleet_locks{state="unknown"} 1' '.*name="counted".*'; do
+    for sample in 'holdfast_up 1' 'holdfast_fleet_locks{state="unknown"} 1' '.*lock="counted".*'; do
         grep -Eqx -- "${sample//[{]/\\{}" "$dir/body" || fail "no $sample in: $out"
     done
     local status=0

@@ -14,6 +14,7 @@ extern const hf_acquire_options c_acquire;
 extern const hf_result c_result;
 extern const hf_wait_options c_wait;
 extern const hf_permits_options c_permits;
+extern const hf_extend_options c_extend;
 extern const hf_stats c_stats;
 
 #ifdef __cplusplus

@@ -90,6 +90,7 @@ void initialisers_say_the_same_in_both_languages(void **) {
     assert_true(same_bytes(c_result, hf_result_init));
     assert_true(same_bytes(c_wait, hf_wait_options_init));
     assert_true(same_bytes(c_permits, hf_permits_options_init));
+    assert_true(same_bytes(c_extend, hf_extend_options_init));
     assert_true(same_bytes(c_stats, hf_stats_init));
 }
 

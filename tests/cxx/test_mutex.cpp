@@ -275,6 +275,13 @@ void a_fixed_lease_is_not_renewed(void **) {
     assert_true(c.mutex.remaining() <= 5s);
     c.mutex.extend(20s);
     assert_true(c.mutex.ttl() > 5s);
+    hf_extend_options shorter = HF_EXTEND_INIT;
+    shorter.mode = HF_EXTEND_SET;
+    shorter.lease_ms = 4000;
+    assert_true(c.mutex.extend(shorter).remaining_ms <= 4000);
+    assert_true(c.mutex.ttl() <= 4s);
+    c.mutex.forget(); /* not renewed anyway */
+    assert_true(c.mutex.is_mine());
 }
 
 void acquire_with_options_answers_all(void **) {

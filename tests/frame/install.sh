@@ -91,6 +91,24 @@ libdir=$(dirname "$(find "$root" -name libholdfast.a)")
 pc() { # Only ours is staged: what it needs itself comes from the system.
     PKG_CONFIG_SYSROOT_DIR=$root PKG_CONFIG_PATH=$libdir/pkgconfig pkg-config "$@" holdfast
 }
+# What it needs itself is found where that says it is.
+mkdir "$dir/pc"
+sed 's|^libdir=.*|libdir=/elsewhere/lib|' "$(pkg-config --variable=pcfiledir libcrypto)/libcrypto.pc" >"$dir/pc/libcrypto.pc"
+moved=$(PKG_CONFIG_PATH=$dir/pc:$libdir/pkgconfig pkg-config --static --libs holdfast)
+[[ " $moved " == *" -L/elsewhere/lib "* ]] || fail "OpenSSL is not looked for where it is: $moved"
+
+# static_flags: as pkg-config says. On Debian 13 a static OpenSSL wants libraries that its package does not bring: there
+# only holdfast is static, as it is in these programs anyway.
+static_flags() {
+    # The flags are words.
+    # shellcheck disable=SC2046
+    if echo 'int main(void) { return 0; }' | "$CC" -xc - -o "$dir/nothing" $(pkg-config --static --libs openssl) 2>/dev/null; then
+        pc --cflags --libs --static
+    else
+        echo "$(pc --cflags --libs) $(pkg-config --libs openssl)"
+    fi
+}
+
 cxx=${CXX:-c++}
 languages=(c)
 ! command -v "$cxx" >/dev/null || languages+=(cpp)
@@ -103,7 +121,7 @@ for language in "${languages[@]}"; do
     needs_library "$dir/shared" || fail "the shared program does not use the shared library"
     LD_LIBRARY_PATH=$libdir takes_lock "$dir/shared"
 
-    read -ra flags <<<"$(pc --cflags --libs --static)"
+    read -ra flags <<<"$(static_flags)"
     quietly "${compile[@]}" -o "$dir/static" "$user/main.$language" \
         "${flags[@]/#-lholdfast/-l:libholdfast.a}"
     ! needs_library "$dir/static" || fail "the static program needs the shared library"
@@ -125,6 +143,9 @@ fi
 if [ -x "$HOLDFAST" ]; then
     quietly "$prefix/bin/holdfast" version
     [ -s "$(find "$root" -path '*/man1/holdfast.1')" ] || fail "no manual page of the tool"
+fi
+if [ -d "$HF_BUILD_DIR/man3" ]; then
+    [ -s "$(find "$root" -path '*/man3/hf_lock_try.3')" ] || fail "no manual pages of the functions"
 fi
 
 manifest=$HF_BUILD_DIR/install_manifest.txt

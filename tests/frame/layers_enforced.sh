@@ -7,7 +7,7 @@ set -eu
 
 root=$(mktemp -d)
 trap 'rm -rf "$root"' EXIT
-cp -r "$HF_SOURCE_DIR"/{CMakeLists.txt,cmake,include} "$root"
+cp -r "$HF_SOURCE_DIR"/{CMakeLists.txt,cmake,include,man} "$root"
 failures=0
 
 complain() {

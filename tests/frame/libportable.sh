@@ -12,12 +12,11 @@ trap 'rm -rf "$dir"' EXIT
 # The headers of other libraries alone, without the C library's beside them.
 foreign_headers() {
     local path
-    for path in $(printf '#include <%s>\n' hiredis/hiredis.h openssl/ssl.h openssl/err.h openssl/x509v3.h uthash.h \
-        jansson.h ${serve:+microhttpd.h} | "${CC:-cc}" -M -xc - | tr -s '\134\n' ' '); do
+    for path in $(printf '#include <%s>\n' openssl/ssl.h openssl/err.h openssl/x509v3.h jansson.h \
+        ${serve:+microhttpd.h} | "${CC:-cc}" -M -xc - | tr -s '\134\n' ' '); do
         case $path in
-        */hiredis/*) path_in "$path" hiredis ;;
         */openssl/*) path_in "$path" openssl ;;
-        */uthash.h | */jansson*.h | */microhttpd.h) ln -sf "$path" "$dir/foreign/" ;;
+        */jansson*.h | */microhttpd.h) ln -sf "$path" "$dir/foreign/" ;;
         esac
     done
 }

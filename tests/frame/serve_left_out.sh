@@ -19,7 +19,7 @@ mapfile -t sources < <(find "$HF_SOURCE_DIR/cli" -name '*.c' ! -path '*/serve/*'
 sources+=("$HF_SOURCE_DIR/cli/serve/without_serve.c")
 # shellcheck disable=SC2046
 ${CC:-cc} -std=gnu11 -D_GNU_SOURCE= -I"$HF_SOURCE_DIR/cli" -I"$HF_SOURCE_DIR/include" -o "$root/holdfast" "${sources[@]}" \
-    "$HF_BUILD_DIR/lib/libholdfast.a" $(pkg-config --libs jansson hiredis openssl) -lpthread
+    "$HF_BUILD_DIR/lib/libholdfast.a" $(pkg-config --libs jansson openssl) -lpthread
 status=0
 "$root/holdfast" --no-local -s "$root/none" serve >"$root/log" 2>&1 || status=$?
 if [ "$status" != 69 ] || ! grep -q "this holdfast was built without 'serve', since libmicrohttpd was missing" "$root/log"; then

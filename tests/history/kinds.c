@@ -25,6 +25,7 @@ static const struct kind one_server[] = {
     {"nonreentrant", HF_PLAIN, HF_NONREENTRANT, visit_lock, BREAK_IN, false},
     {"spin", HF_PLAIN, HF_SPIN, visit_lock, BREAK_IN, false},
     {"fenced", HF_PLAIN, HF_FENCED, visit_lock, BREAK_IN, false},
+    {"string", HF_STRING, 0, visit_lock, BREAK_IN, false},
     {"fair", HF_FAIR, 0, visit_lock, BREAK_IN, false},
     {"group", HF_PLAIN, 0, visit_group, BREAK_IN, false},
     {"multi", HF_PLAIN, 0, visit_multi, BREAK_IN_ON_ANY, false},
@@ -38,6 +39,7 @@ static const struct kind quorum[] = {
     {"quorum", HF_PLAIN, 0, visit_lock, BREAK_IN, true},
     {"quorum_once", HF_PLAIN, HF_NONREENTRANT, visit_lock, BREAK_IN, true},
     {"quorum_fenced", HF_PLAIN, HF_FENCED, visit_lock, BREAK_IN, true},
+    {"quorum_string", HF_STRING, 0, visit_lock, BREAK_IN, true},
 };
 
 static const struct kind route[] = {

@@ -74,6 +74,7 @@ static void start(struct run *run) {
     for (size_t i = 0; i < PLAY_JVMS; i++)
         if (run->plan->jvms[i] != NULL)
             run->java[i] = java_players_new(run, run->plan->jvms[i]);
+    run->peers = peer_players_new(run);
 }
 
 static void begin(struct run *run) {
@@ -90,6 +91,7 @@ static void play(struct run *run) {
         for (size_t i = 0; i < PLAY_JVMS; i++)
             if (run->java[i] != NULL)
                 java_players_step(run->java[i]);
+        peer_players_step(run->peers);
         (void)wait_a_moment();
     }
 }
@@ -98,6 +100,7 @@ static void end(struct run *run) {
     for (size_t i = 0; i < PLAY_JVMS; i++)
         if (run->java[i] != NULL)
             java_players_end(run->java[i]);
+    peer_players_end(run->peers);
     trouble_end(run);
     for (size_t i = 0; i < PLAY_PROCESSES; i++) {
         if (!expect_exit(run->pids[i], 0, END_LIMIT_MS))

@@ -20,6 +20,7 @@
 #define PLAY_NAME_MS 500 /* so long everybody meets at one name of a kind; then at the next */
 #define PLAY_SERVERS 5   /* of a quorum */
 #define PLAY_JVMS 2
+#define PLAY_PEERS 3
 
 enum trouble {
     TROUBLE_BREAK = 1,       /* players break locks */
@@ -45,6 +46,8 @@ struct plan {
     int64_t duration_ms;
     bool java;                      /* Redisson plays, too, if it is there, */
     struct remote *jvms[PLAY_JVMS]; /* in these JVMs */
+    bool peers; /* redis-py, redsync and node-redlock, too, those that are there */
+    struct remote *actors[PLAY_PEERS];
 };
 
 /* One process' part; a body for run_child(). */
@@ -77,6 +80,7 @@ struct run {
     char urls[1024];                      /* of the servers */
     char far_urls[1024];                  /* through the proxies, if there are any */
     struct java_players *java[PLAY_JVMS]; /* NULL: without */
+    struct peer_players *peers;           /* the same */
     int64_t kill_jvm_ms[PLAY_JVMS];
     struct record record;
     int64_t begin_ms, end_ms;
@@ -108,5 +112,13 @@ struct java_players *java_players_new(struct run *run, struct remote *jvm);
 void java_players_step(struct java_players *players);
 void java_players_kill(struct java_players *players);
 void java_players_end(struct java_players *players); /* waits for their last answers */
+
+/* Other libraries' players, one each, of the string kind (peers.c). NULL is fine. */
+struct peer_players;
+extern const char *const peer_languages[PLAY_PEERS];
+struct remote *peer_actor_new(const char *language); /* NULL: cannot be built here */
+struct peer_players *peer_players_new(struct run *run);
+void peer_players_step(struct peer_players *players);
+void peer_players_end(struct peer_players *players);
 
 #endif

@@ -24,9 +24,22 @@ const char *const must_be_right[] = {"", NULL};
 const char *const must_be_right_and_lies_found[] = {"", "-plant", NULL};
 
 static struct remote *jvm;
+static struct remote *actors[PLAY_PEERS]; /* NULL: not there */
 
 struct remote *suite_jvm(void) {
     return jvm;
+}
+
+size_t suite_peers(void) {
+    static bool asked;
+    size_t there = 0;
+    for (size_t i = 0; i < PLAY_PEERS; i++) {
+        if (!asked)
+            actors[i] = peer_actor_new(peer_languages[i]);
+        there += actors[i] != NULL;
+    }
+    asked = true;
+    return there;
 }
 
 static int start_suite(void **state) {
@@ -39,6 +52,10 @@ static int start_suite(void **state) {
 static int end_suite(void **state) {
     (void)state;
     java_free(jvm);
+    for (size_t i = 0; i < PLAY_PEERS; i++) {
+        if (actors[i] != NULL)
+            remote_free(actors[i]);
+    }
     return 0;
 }
 
@@ -70,6 +87,8 @@ static char *play(struct plan plan, unsigned seed) {
     if (plan.kinds->moving)
         plan.duration_ms *= plan.cluster ? 2 : 3; /* a failover takes a while */
     choose_jvms(&plan);
+    if (plan.peers && suite_peers() > 0)
+        memcpy(plan.actors, actors, sizeof actors);
     char *dir = play_run(&plan, seed);
     free_jvms(&plan);
     return dir;

@@ -26,6 +26,8 @@ void suite_find(struct plan plan, const char *what);
 
 /* Of the whole program; NULL: without Java. */
 struct remote *suite_jvm(void);
+/* How many of the peers are there; builds and starts them at the first call. */
+size_t suite_peers(void);
 
 /* Builds the checker, and runs the tests; the exit status of the program. */
 int suite_main(const char *title, const struct CMUnitTest *rows, size_t len);

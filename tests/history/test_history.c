@@ -29,10 +29,17 @@ static void redisson_plays_too(void **state) {
     assert_string_equal(remote_call(suite_jvm(), "ping"), "ok");
 }
 
+static void other_libraries_play_too(void **state) {
+    (void)state;
+    if (suite_peers() < PLAY_PEERS)
+        skip();
+}
+
 static void calm_and_lies_are_found(void **state) {
     (void)state;
-    suite_play((struct plan){.kinds = &kinds_of_one_server, .title = "calm", .java = true},
-               must_be_right_and_lies_found);
+    suite_play(
+        (struct plan){.kinds = &kinds_of_one_server, .title = "calm", .java = true, .peers = true},
+        must_be_right_and_lies_found);
 }
 
 static void locks_are_broken(void **state) {
@@ -47,7 +54,8 @@ static void processes_are_killed_and_paused(void **state) {
     suite_play((struct plan){.kinds = &kinds_of_one_server,
                              .title = "processes",
                              .troubles = TROUBLE_KILL | TROUBLE_PAUSE,
-                             .java = true},
+                             .java = true,
+                             .peers = true},
                must_be_right);
 }
 
@@ -67,7 +75,8 @@ static void replies_are_lost(void **state) {
     suite_play((struct plan){.kinds = &kinds_of_one_server,
                              .title = "replies",
                              .troubles = TROUBLE_LOSE | TROUBLE_KILL,
-                             .java = true},
+                             .java = true,
+                             .peers = true},
                must_be_right);
 }
 
@@ -98,6 +107,7 @@ int main(void) {
     const struct CMUnitTest rows[] = {
         cmocka_unit_test(models_judge_handwritten_histories),
         cmocka_unit_test(redisson_plays_too),
+        cmocka_unit_test(other_libraries_play_too),
         cmocka_unit_test(calm_and_lies_are_found),
         cmocka_unit_test(locks_are_broken),
         cmocka_unit_test(processes_are_killed_and_paused),

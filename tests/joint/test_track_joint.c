@@ -12,7 +12,7 @@ static hf_stats fleet_stats(const struct fleet *f) {
     return stats;
 }
 
-FLEET_CASE_WITH(S80_a_majority_that_has_lost_it_ends_a_hold, fleet_options(),
+FLEET_CASE_WITH(S100_a_majority_that_has_lost_it_ends_a_hold, fleet_options(),
                 options.watchdog_ms = LONG_MS) {
     struct fleet_events events = {0};
     assert_int_equal(hf_lock_on_lost(f->lock, fleet_on_event, &events), HF_OK);

@@ -151,6 +151,13 @@ CASE(fair_nonreentrant) {
     cluster_play(hold_and_hand_over, &(struct lock_case){HF_FAIR | HF_NONREENTRANT, true, true, 0});
 }
 
+CASE(S32_string) {
+    cluster_play(hold_and_hand_over, &(struct lock_case){HF_STRING, true, false, 0});
+    cluster_play(hold_and_hand_over,
+                 &(struct lock_case){HF_STRING | HF_NONREENTRANT, true, false, 0});
+    cluster_play(hold_and_hand_over, &(struct lock_case){HF_STRING | HF_SPIN, false, false, 0});
+}
+
 CASE(write_side) {
     cluster_play(hold_and_hand_over, &(struct lock_case){HF_WRITE, true, false, 0});
 }

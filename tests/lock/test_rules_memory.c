@@ -284,10 +284,9 @@ CASE(U65_no_memory_from_some_moment_on) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* they have their own */
-/* Replies are not made with the client's allocator, but by the thread that waits: with malloc, and if that
- * fails, by hiredis, with calloc. */
-static _Thread_local bool starved, got_something, had_malloc;
-extern void *__libc_calloc(size_t count, size_t size);
+/* Replies are not made with the client's allocator, but by the thread that waits, with malloc: from the bytes as they came,
+ * and if that fails, once more from a copy. */
+static _Thread_local bool starved, got_something, failed_before;
 extern void *__libc_malloc(size_t size);
 
 ssize_t recv(int fd, void *buf, size_t n, int flags) {
@@ -298,23 +297,16 @@ ssize_t recv(int fd, void *buf, size_t n, int flags) {
 
 /* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name) */
 __attribute__((visibility("default"))) void *malloc(size_t size) {
-    if (!starved || !got_something || had_malloc)
+    if (!starved || !got_something)
         return __libc_malloc(size);
-    had_malloc = true;
-    return NULL;
-}
-
-/* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name) */
-__attribute__((visibility("default"))) void *calloc(size_t count, size_t size) {
-    if (!starved || count != 1 || size != sizeof(redisReply))
-        return __libc_calloc(count, size);
-    starved = false;
+    starved = !failed_before;
+    failed_before = true;
     return NULL;
 }
 
 /* An answer that there was no memory for is no fault of the server; and what it said is undone. */
 WORLD_CASE(no_memory_for_a_reply) {
-    got_something = had_malloc = false;
+    got_something = failed_before = false;
     starved = true;
     int err = hf_lock_try(w->lock);
     assert_false(starved);

@@ -675,23 +675,14 @@ static bool sets_if_equal(struct server *server) {
 
 /* On a server that has the commands, every verb works without a script; other kinds name the
  * cause. */
-CASE(S30_no_script_is_needed) {
-    static const char *const config[] = {"rename-command EVAL \"\"", "rename-command EVALSHA \"\"",
-                                         NULL};
-    const struct server_options options = {.config = config};
+static void no_script_is_needed(struct server *server) {
     hf_options given = HF_OPTIONS_INIT;
     given.watchdog_ms = 3000;
-    struct server *server = server_start(&options);
     hf_client *client;
     hf_lock *lock, *plain;
     bool broken = false;
     char handle[HF_HANDLE_MAX];
     hf_result result = HF_RESULT_INIT;
-    if (!sets_if_equal(server) ||
-        (!has_command(server, "DELIFEQ") && !has_command(server, "DELEX"))) {
-        server_free(server);
-        skip();
-    }
     assert_int_equal(hf_open(server_url(server), &given, &client), HF_OK);
     assert_int_equal(new_lock(client, HF_STRING, "s", 1, &lock), HF_OK);
     assert_int_equal(new_lock(client, HF_PLAIN, "p", 1, &plain), HF_OK);
@@ -731,7 +722,27 @@ CASE(S30_no_script_is_needed) {
     hf_lock_free(lock);
     hf_lock_free(plain);
     assert_int_equal(hf_close(client), HF_OK);
+}
+
+/* EVAL taken away, or the Lua module of Valkey 9.1 unloaded. */
+CASE(S30_no_script_is_needed) {
+    static const char *const config[] = {"rename-command EVAL \"\"", "rename-command EVALSHA \"\"",
+                                         NULL};
+    struct server *server = server_start(&(struct server_options){.config = config});
+    struct server *without = server_start(NULL);
+    bool native =
+        sets_if_equal(server) && (has_command(server, "DELIFEQ") || has_command(server, "DELEX"));
+    freeReplyObject(cmd(without, "MODULE UNLOAD lua"));
+    redisReply *reply = cmd(without, "EVAL %s 0", "return 1");
+    if (native)
+        no_script_is_needed(server);
+    if (native && reply->type == REDIS_REPLY_ERROR)
+        no_script_is_needed(without);
+    freeReplyObject(reply);
+    server_free(without);
     server_free(server);
+    if (!native)
+        skip();
 }
 
 RUN_CASES(world_start_server, world_stop_server)

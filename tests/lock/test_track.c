@@ -126,7 +126,7 @@ static void assert_loss_reported(struct world *w) {
     assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
 }
 
-ROW_CASES(S60_a_deleted_lock_is_reported_to_its_holder, form, forms) {
+ROW_CASES(S80_a_deleted_lock_is_reported_to_its_holder, form, forms) {
     struct world w;
     const hf_options options = patient();
     world_begin(&w, &options);
@@ -136,7 +136,7 @@ ROW_CASES(S60_a_deleted_lock_is_reported_to_its_holder, form, forms) {
     world_end(&w);
 }
 
-ROW_CASES(S61_so_is_whatever_else_ends_it, way, ways) {
+ROW_CASES(S81_so_is_whatever_else_ends_it, way, ways) {
     static const struct form *const some[] = {&forms[0], &forms[8]};
     for (size_t i = 0; i < 2; i++) {
         struct world w;
@@ -152,7 +152,7 @@ ROW_CASES(S61_so_is_whatever_else_ends_it, way, ways) {
 #define TRACK_CASE(name) WORLD_CASE_WITH(name, patient())
 
 /* A report is a doubt: the hold is looked at, and goes on. */
-TRACK_CASE(S62_a_change_that_ends_nothing_is_no_loss) {
+TRACK_CASE(S82_a_change_that_ends_nothing_is_no_loss) {
     form_hold(w, &forms[0]);
     for (uint64_t i = 1; i <= 3; i++) {
         cmd_ok(w->server, "HSET " WORLD_NAME " other 1");
@@ -165,7 +165,7 @@ TRACK_CASE(S62_a_change_that_ends_nothing_is_no_loss) {
 }
 
 /* What the server remembers of the last hold says nothing of the next. */
-TRACK_CASE(S62_reports_about_the_last_hold_are_not_counted) {
+TRACK_CASE(S82_reports_about_the_last_hold_are_not_counted) {
     for (uint64_t i = 1; i <= 2; i++) {
         form_hold(w, &forms[0]);
         by_del(w);
@@ -177,7 +177,7 @@ TRACK_CASE(S62_reports_about_the_last_hold_are_not_counted) {
 
 /* The owner's own commands make the server forget the key, or report it: it is tracked again, and
  * that counts as no false report. */
-ROW_CASES(S63_own_commands_do_not_end_it, form, renewers) {
+ROW_CASES(S83_own_commands_do_not_end_it, form, renewers) {
     struct world w;
     const hf_options options = patient();
     const bool reentrant = (form->kind & HF_NONREENTRANT) == 0;
@@ -205,7 +205,7 @@ ROW_CASES(S63_own_commands_do_not_end_it, form, renewers) {
 }
 
 /* A renewal, too. */
-ROW_CASES(S64_renewals_do_not_end_it, form, renewers) {
+ROW_CASES(S84_renewals_do_not_end_it, form, renewers) {
     struct world w;
     hf_options options = world_options();
     options.watchdog_ms = ENDURING_MS;
@@ -220,7 +220,7 @@ ROW_CASES(S64_renewals_do_not_end_it, form, renewers) {
 }
 
 /* A thousand of them: the holds are looked at once a second, not a thousand times. */
-TRACK_CASE(S65_many_flushes_are_few_looks) {
+TRACK_CASE(S85_many_flushes_are_few_looks) {
     form_hold(w, &forms[0]);
     struct monitor *monitor = monitor_start(w->server);
     int64_t begin_ms = now_ms();
@@ -244,7 +244,7 @@ static void kill_clients(struct world *w, const char *type) {
     cmd_ok(w->server, "CLIENT KILL TYPE %s", type);
 }
 
-TRACK_CASE(S66_a_lost_subscription_is_made_again) {
+TRACK_CASE(S86_a_lost_subscription_is_made_again) {
     form_hold(w, &forms[0]);
     kill_clients(w, "pubsub");
     assert_true(WAIT_FOR(world_stats(w->client).reconnects > 0, HANG_MS));
@@ -254,7 +254,7 @@ TRACK_CASE(S66_a_lost_subscription_is_made_again) {
 }
 
 /* What happens meanwhile is noticed when it is back. */
-TRACK_CASE(S66_a_loss_without_a_subscription_is_noticed_with_the_next) {
+TRACK_CASE(S86_a_loss_without_a_subscription_is_noticed_with_the_next) {
     form_hold(w, &forms[8]);
     cmd_ok(w->server, "MULTI");
     kill_clients(w, "pubsub");
@@ -264,7 +264,7 @@ TRACK_CASE(S66_a_loss_without_a_subscription_is_noticed_with_the_next) {
 }
 
 /* The connection that had the key tracked: the server forgets the key with it. */
-TRACK_CASE(S67_a_lost_connection_is_made_again) {
+TRACK_CASE(S87_a_lost_connection_is_made_again) {
     for (size_t i = 0; i < 2; i++) {
         form_hold(w, &forms[i == 0 ? 0 : 10]);
         kill_clients(w, "normal");
@@ -279,7 +279,7 @@ TRACK_CASE(S67_a_lost_connection_is_made_again) {
 /* ---- Without it ---- */
 
 /* Nobody is asked, and everything else is as ever. */
-WORLD_CASE_WITH(S68_it_can_be_switched_off, patient(), options.flags = HF_NO_TRACKING) {
+WORLD_CASE_WITH(S88_it_can_be_switched_off, patient(), options.flags = HF_NO_TRACKING) {
     struct monitor *monitor = monitor_start(w->server);
     assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     assert_true(WAIT_FOR(server_questions_are_received(w->server), HANG_MS));
@@ -336,7 +336,7 @@ static void assert_not_tracked(struct world *w, bool may_listen) {
     monitor_stop(monitor);
 }
 
-ROW_CASES(S69_a_server_may_refuse_it, row, refused) {
+ROW_CASES(S89_a_server_may_refuse_it, row, refused) {
     struct world w;
     const hf_options options = patient();
     world_begin(&w, &options);
@@ -347,14 +347,14 @@ ROW_CASES(S69_a_server_may_refuse_it, row, refused) {
 }
 
 /* Without a subscription the server reports nothing, and a hold that it does not report does not count. */
-TRACK_CASE(S69_a_server_may_refuse_the_subscription) {
+TRACK_CASE(S89_a_server_may_refuse_the_subscription) {
     cmd_ok(w->server, "ACL SETUSER default resetchannels &redisson*");
     assert_not_tracked(w, false);
     cmd_ok(w->server, "ACL SETUSER default allchannels");
 }
 
 /* Short holds cost nothing. */
-TRACK_CASE(S70_short_holds_are_not_tracked) {
+TRACK_CASE(S90_short_holds_are_not_tracked) {
     struct monitor *monitor = monitor_start(w->server);
     for (int i = 0; i < 200; i++) {
         assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
@@ -405,7 +405,7 @@ static const struct foreign_end {
             {"shortened", " PX 1800000", "PEXPIRE " WORLD_NAME " 1"}};
 
 /* It attempts three times before it sleeps, and once when it is woken: polls would be many. */
-ROW_CASES(S71_a_foreign_release_wakes_a_waiter, end, ends) {
+ROW_CASES(S91_a_foreign_release_wakes_a_waiter, end, ends) {
     struct world w;
     struct world_caller caller;
     const hf_options options = patient();
@@ -424,7 +424,7 @@ ROW_CASES(S71_a_foreign_release_wakes_a_waiter, end, ends) {
 }
 
 /* The connection of the attempt has ended, and with it what it asked for. */
-TRACK_CASE(S72_a_waiter_attempts_every_few_seconds_all_the_same) {
+TRACK_CASE(S92_a_waiter_attempts_every_few_seconds_all_the_same) {
     struct world_caller caller;
     struct monitor *monitor = monitor_start(w->server);
     wait_for_foreign(w, &caller, "");
@@ -436,7 +436,7 @@ TRACK_CASE(S72_a_waiter_attempts_every_few_seconds_all_the_same) {
 }
 
 /* The subscription is made again, and the key tracked for it. */
-TRACK_CASE(S73_a_waiter_whose_subscription_is_lost_attempts) {
+TRACK_CASE(S93_a_waiter_whose_subscription_is_lost_attempts) {
     struct world_caller caller;
     struct monitor *monitor = monitor_start(w->server);
     wait_for_foreign(w, &caller, "");
@@ -451,7 +451,7 @@ TRACK_CASE(S73_a_waiter_whose_subscription_is_lost_attempts) {
 }
 
 /* As before there was tracking. */
-ROW_CASES(S74_without_tracking_a_waiter_polls, row, refused) {
+ROW_CASES(S94_without_tracking_a_waiter_polls, row, refused) {
     struct world w;
     struct world_caller caller;
     const hf_options options = patient();

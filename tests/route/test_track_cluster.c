@@ -12,7 +12,7 @@ static bool is_tracked(hf_client *client, uint64_t holds) {
 static const any_kind kinds[] = {HF_PLAIN, HF_READ, HF_STRING};
 
 /* One lock on each server; then each is deleted. */
-RING_CASE(S76_each_server_of_a_cluster_reports_its_own) {
+RING_CASE(S96_each_server_of_a_cluster_reports_its_own) {
     enum { KINDS = sizeof kinds / sizeof *kinds };
     struct scene_events events[KINDS][SHARDS] = {0};
     hf_lock *locks[KINDS][SHARDS];
@@ -40,7 +40,7 @@ RING_CASE(S76_each_server_of_a_cluster_reports_its_own) {
 }
 
 /* The hold goes with its slot, and is tracked where it is then. */
-RING_CASE(S77_a_hold_is_tracked_where_its_slot_goes) {
+RING_CASE(S97_a_hold_is_tracked_where_its_slot_goes) {
     struct scene_events events = {0};
     hf_lock *lock = scene_watched_lock(r->client, HF_PLAIN, "wandering", &events);
     scene_acquire(lock, HF_WATCHDOG, NULL);
@@ -58,7 +58,7 @@ RING_CASE(S77_a_hold_is_tracked_where_its_slot_goes) {
 }
 
 /* A waiter behind a token of another library. */
-RING_CASE(S78_a_foreign_release_in_a_cluster_wakes_a_waiter) {
+RING_CASE(S98_a_foreign_release_in_a_cluster_wakes_a_waiter) {
     struct scene_waiter waiter;
     struct server *at = shards_owner_of(r->shards, "shared");
     cmd_ok(at, "SET shared a-token-of-another-library");

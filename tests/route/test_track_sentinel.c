@@ -7,7 +7,7 @@ static bool is_tracked(hf_client *client, uint64_t holds) {
     return WAIT_FOR(scene_stats(client).tracked == holds, HANG_MS);
 }
 
-SCENE_CASE(S79_the_primary_reports_and_the_next_one) {
+SCENE_CASE(S99_the_primary_reports_and_the_next_one) {
     struct scene_events events = {0}, kept_events = {0};
     hf_lock *lock = scene_watched_lock(s->client, HF_PLAIN, "tracked", &events);
     hf_lock *kept = scene_watched_lock(s->client, HF_STRING, "kept", &kept_events);

@@ -23,6 +23,7 @@ static const struct grant grants[] = {
     {"plain_release", "~thelock", "&" CHANNEL,
      "time hmget exists pttl pexpire hset del publish spublish"},
     {"plain_break", "~thelock", "&" CHANNEL, "time hmget del publish spublish"},
+    {"lease", "~thelock", "", "time hexists pttl pexpire"},
     {"fenced_acquire", "~thelock ~thetoken", "", "time pttl hmget get incrby hset pexpire del"},
     {"fenced_extend", "~thelock ~thetoken", "", "time hexists get incrby pttl pexpire"},
     {"renew", "~thelock ~second ~third", "", "time hexists pttl pexpire"},

@@ -19,6 +19,7 @@
 
 static const struct grant grants[] = {
     {"string_renew", "~thelock", "", "time get pttl pexpire"},
+    {"string_lease", "~thelock", "", "time get pttl pexpire"},
 };
 enum { GRANTS = sizeof grants / sizeof *grants };
 
@@ -48,6 +49,29 @@ static const struct row rows[] = {
      .after = {AFTER("T", 5000)}},
     {"renew_in_time", HELD, "string_renew", "thelock , @+60000 30000 T", "1",
      .after = {AFTER("T", 30000)}},
+
+    /* a lease is set, also shorter, or added to; not when it is not ours, or too late */
+    {"lease_longer", HELD, "string_lease", "thelock , 0 30000 T set", "1 30000",
+     .after = {AFTER("T", 30000)}},
+    {"lease_shorter", HELD, "string_lease", "thelock , 0 1000 T set", "1 1000",
+     .after = {AFTER("T", 1000)}},
+    {"lease_of_a_permanent", "SET thelock T", "string_lease", "thelock , 0 1000 T set", "1 1000",
+     .after = {AFTER("T", 1000)}},
+    {"lease_added", HELD, "string_lease", "thelock , 0 30000 T add", "1 ~35000",
+     .after = {AFTER("T", 35000)}, .resent = {AFTER("T", 65000)}},
+    {"lease_added_to_a_permanent", "SET thelock T", "string_lease", "thelock , 0 1000 T add",
+     "1 1000", .after = {AFTER("T", NO_TTL)}},
+    {"lease_gone", NULL, "string_lease", "thelock , 0 30000 T set", "0 0", .after = {ABSENT}},
+    {"lease_of_another", OTHER, "string_lease", "thelock , 0 30000 T add", "0 0",
+     .after = {AFTER("U", 5000)}},
+    {"lease_wrong_type", HASH, "string_lease", "thelock , 0 30000 T set", "-1 0",
+     .after = {{LOCK, "f=1", NO_TTL}}},
+    {"lease_none", HELD, "string_lease", "thelock , 0 0 T set", "!ERR",
+     .after = {AFTER("T", 5000)}},
+    {"lease_too_late", HELD, "string_lease", "thelock , @-10 1000 T set", "-3 0",
+     .after = {AFTER("T", 5000)}},
+    {"lease_in_time", HELD, "string_lease", "thelock , @+60000 1000 T set", "1 1000",
+     .after = {AFTER("T", 1000)}},
 };
 enum { ROWS = sizeof rows / sizeof *rows };
 
@@ -140,12 +164,12 @@ static void play_script(const struct grant *grant, const struct step_row *all, s
 
 CASE(S40_release_script) {
     static const struct step_row all[] = {
-        {"own", HELD, "thelock , T publish " STRING_CHANNEL, "0", "-1", "", 0},
-        {"gone", NULL, "thelock , T publish " STRING_CHANNEL, "-1", "-1", "", 0},
-        {"late_copy", OTHER, "thelock , T publish " STRING_CHANNEL, "-1", "-1", "U", 5000},
-        {"not_notified", HELD, "thelock , T publish another", "-2", "-1", "", 0},
-        {"wrong_type", HASH, "thelock , T publish " STRING_CHANNEL, "!WRONGTYPE", "!WRONGTYPE", "",
-         0},
+        {"own", HELD, "thelock , T " STRING_CHANNEL, "0", "-1", "", 0},
+        {"gone", NULL, "thelock , T " STRING_CHANNEL, "-1", "-1", "", 0},
+        {"late_copy", OTHER, "thelock , T " STRING_CHANNEL, "-1", "-1", "U", 5000},
+        {"not_notified", HELD, "thelock , T another", "-2", "-1", "", 0},
+        {"sharded", HELD, "thelock , T " STRING_CHANNEL " no-such-command", "-2", "-1", "", 0},
+        {"wrong_type", HASH, "thelock , T " STRING_CHANNEL, "!WRONGTYPE", "!WRONGTYPE", "", 0},
     };
     PLAY_SCRIPT(&release_grant, all);
 }

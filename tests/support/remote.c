@@ -76,6 +76,10 @@ static void reap(struct remote *remote) {
     remote->pid = 0;
 }
 
+pid_t remote_pid(const struct remote *remote) {
+    return remote->pid;
+}
+
 void remote_kill(struct remote *remote) {
     if (remote->pid != 0)
         kill(remote->pid, SIGKILL);

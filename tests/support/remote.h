@@ -28,6 +28,9 @@ struct remote *remote_start(const char *const *argv);
 /* Ends it in good order (by closing its input) and frees everything. NULL is fine. */
 void remote_free(struct remote *remote);
 
+/* To stop it, for example; 0 once it is gone. */
+pid_t remote_pid(const struct remote *remote);
+
 /* SIGKILL; gone when this returns. Commands are not answered any more. */
 void remote_kill(struct remote *remote);
 

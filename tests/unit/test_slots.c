@@ -52,12 +52,10 @@ CASE(test_names_have_their_slot_wherever_the_prefix_ends) {
 
 /* ---- Maps ---- */
 
-static redisReply *parse(const char *text, size_t len) {
-    redisReader *reader = redisReaderCreate();
-    void *reply = NULL;
-    assert_int_equal(redisReaderFeed(reader, text, len), REDIS_OK);
-    assert_int_equal(redisReaderGetReply(reader, &reply), REDIS_OK);
-    redisReaderFree(reader);
+static struct hfi_reply *parse(const char *text, size_t len) {
+    struct hfi_reply_scan scan = {.pos = 0};
+    assert_int_equal(hfi_reply_scan(&scan, text, len), HFI_SCAN_WHOLE);
+    struct hfi_reply *reply = hfi_reply_make(&scan, text);
     assert_non_null(reply);
     return reply;
 }
@@ -74,13 +72,13 @@ static void note_range(const struct hfi_slot_range *range, void *arg) {
 
 /* The ranges that are found in it, or the error. */
 static void read_map(const char *text, size_t len, char *ret, size_t size) {
-    redisReply *reply = parse(text, len);
+    struct hfi_reply *reply = parse(text, len);
     FILE *out = fmemopen(ret, size, "w");
     int err = hfi_slots_read(reply, note_range, out);
     if (err != HF_OK)
         fputs(hf_strerror(err), out);
     fclose(out);
-    freeReplyObject(reply);
+    free(reply);
 }
 
 #define SERVER(host, port) "*3\r\n" host ":" port "\r\n$2\r\nid\r\n"
@@ -174,16 +172,15 @@ CASE(test_a_mangled_map_does_no_harm) {
             char text[sizeof good], found[512];
             memcpy(text, good, sizeof good);
             text[i] = bytes[k];
-            redisReader *reader = redisReaderCreate();
-            void *reply = NULL;
-            redisReaderFeed(reader, text, sizeof text - 1);
-            if (redisReaderGetReply(reader, &reply) == REDIS_OK && reply != NULL) {
+            struct hfi_reply_scan scan = {.pos = 0};
+            struct hfi_reply *reply = NULL;
+            if (hfi_reply_scan(&scan, text, sizeof text - 1) == HFI_SCAN_WHOLE &&
+                (reply = hfi_reply_make(&scan, text)) != NULL) {
                 FILE *out = fmemopen(found, sizeof found, "w");
                 hfi_slots_read(reply, note_range, out);
                 fclose(out);
-                freeReplyObject(reply);
+                free(reply);
             }
-            redisReaderFree(reader);
         }
 }
 
@@ -220,14 +217,14 @@ static const struct {
 
 CASE(test_redirections_are_read) {
     for (size_t i = 0; i < sizeof redirects / sizeof redirects[0]; i++) {
-        redisReply *reply = parse(redirects[i].text, strlen(redirects[i].text));
+        struct hfi_reply *reply = parse(redirects[i].text, strlen(redirects[i].text));
         struct hfi_redirect to;
         char found[128] = "none";
         if (hfi_redirect_read(reply, &to))
             snprintf(found, sizeof found, "%s %u '%.*s':%u", to.ask ? "ask" : "moved", to.slot,
                      (int)to.to.host_len, to.to.host, (unsigned)to.to.port);
         assert_string_equal(found, redirects[i].found);
-        freeReplyObject(reply);
+        free(reply);
     }
 }
 

@@ -463,6 +463,23 @@ CASE_AROUND(a_lost_connection_is_made_up_for, scene_heal, NULL) {
     leave(&member);
 }
 
+/* A server that greets and then ends each connection was not reached. */
+CASE_AROUND(connections_that_keep_breaking_end_it, scene_heal, NULL) {
+    hf_survey_options options = HF_SURVEY_INIT;
+    hf_fleet *fleet = NULL;
+    hf_client *client = scene_proxied(SURVIVES_MS);
+    options.limit_ms = HANG_MS;
+    assert_hf(HF_OK, hf_ping(client));
+    for (int i = 0; i < 100; i++)
+        proxy_drop_replies_after(scene.proxy, "sync");
+    assert_hf(HF_EUNREACH, hf_survey(client, &options, &fleet));
+    assert_non_null(strstr(hf_last_error()->text, "keeps breaking"));
+    assert_true(fleet == NULL);
+    proxy_heal(scene.proxy);
+    hf_fleet_free(survey(client, NULL));
+    hf_close(client);
+}
+
 CASE_AROUND(a_survey_can_be_cancelled, scene_heal, NULL) {
     hf_client *client = scene_proxied(SURVIVES_MS);
     hf_op *op = NULL;

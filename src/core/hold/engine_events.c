@@ -188,6 +188,11 @@ static void proved(void *arg, const struct hfi_scope *scope, const struct hfi_pr
         hooks->changed(hooks->arg, scope);
 }
 
+static void announced(void *arg) {
+    const struct hfi_core_hooks *hooks = &((struct hfi_core *)arg)->hooks;
+    hooks->idle(hooks->arg);
+}
+
 void hfi_engine_events_init(struct hfi_core *core) {
     core->engine_events = (struct hfi_engine_events){.reconnected = reconnected,
                                                      .doubted = doubted,
@@ -195,6 +200,7 @@ void hfi_engine_events_init(struct hfi_core *core) {
                                                      .untracked = untracked,
                                                      .proved = proved,
                                                      .lost = lost,
+                                                     .announced = announced,
                                                      .reporter = &hfi_core_reporter,
                                                      .arg = core};
     core->engine->ops->set_engine_events(core->engine, &core->engine_events);

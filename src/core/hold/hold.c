@@ -263,6 +263,17 @@ void hfi_hold_may_end_locked(struct hfi_hold *hold, int64_t until_ms) {
     hfi_watchdog_arm_locked(hold);
 }
 
+void hfi_hold_lease_unknown_locked(struct hfi_hold *hold, int64_t until_ms,
+                                   int64_t quiet_until_ms) {
+    hold->generation++; /* as above */
+    hfi_hold_unwatch_locked(hold);
+    hold->promised_until_ms = hfi_min_ms(hold->promised_until_ms, until_ms);
+    hold->proved_until_ms = hfi_min_ms(hold->proved_until_ms, hold->promised_until_ms);
+    hold->quiet_until_ms = max_ms(hold->quiet_until_ms, quiet_until_ms + ROUNDING_MS);
+    forget_warning(hold);
+    hfi_watchdog_arm_locked(hold);
+}
+
 /* The engine did not answer a request, so how much was promised is taken from the hold. */
 void hfi_hold_proved_locked(struct hfi_hold *hold, const struct hfi_proof *proof) {
     int64_t deadline_ms = hfi_hold_deadline_ms(hold);

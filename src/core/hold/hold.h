@@ -284,6 +284,9 @@ void hfi_hold_set_lease_locked(struct hfi_hold *hold, int64_t lease_ms,
                                const struct hfi_proof *proof);
 /* The lease may have been set to end at `until_ms`, which is earlier; the outcome is unknown. */
 void hfi_hold_may_end_locked(struct hfi_hold *hold, int64_t until_ms);
+/* The lease was set to end at `until_ms`, or will be by `quiet_until_ms`, or never: it is trusted
+ * until the earlier end, and not renewed. */
+void hfi_hold_lease_unknown_locked(struct hfi_hold *hold, int64_t until_ms, int64_t quiet_until_ms);
 /* The engine has proved a held lock without being asked. */
 void hfi_hold_proved_locked(struct hfi_hold *hold, const struct hfi_proof *proof);
 

@@ -180,6 +180,8 @@ void hfi_hold_tidy_locked(struct hfi_hold *hold) {
         hold->releasing_expired || !hfi_keyed_is_in_table(&hold->keyed))
         return;
     int64_t later_ms = hold->renewal_until_ms;
+    if (hold->quiet_until_ms > later_ms) /* a copy would hit the next possession */
+        later_ms = hold->quiet_until_ms;
     if (hold->possession == HFI_HOLD_LOST && !hold->orphaned) {
         if (!hfi_hold_is_permit(hold))
             return;

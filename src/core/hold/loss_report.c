@@ -62,6 +62,7 @@ void hfi_hold_report(struct hfi_hold *hold, enum hfi_loss_kind kind) {
     if (kind == HFI_LOST) {
         hfi_hold_changed(hold);
         hfi_shares_give_back(hold);
+        hfi_announce_loss(core);
     }
     if (hold->inner) /* the holds of its threads are notified, each of its own */
         return;

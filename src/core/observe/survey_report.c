@@ -3,7 +3,8 @@
  *
  * The engine calls it on the keeper's thread when a survey request has come, and sends the text
  * that src/fleet/report.c makes of it. Holds and operations are visited shard by shard, under its
- * mutex, so the report is consistent only within a shard. A wait is an operation that may wait and
+ * mutex, so the report is consistent only within a shard. A loss is announced without being asked,
+ * because its client may end before it is. A wait is an operation that may wait and
  * has not completed for its caller. An operation queued behind its own owner is reported as well,
  * since that owner waits.
  */
@@ -133,6 +134,18 @@ static bool report(void *arg, const struct hfi_report_request *request, struct h
     const struct hfi_report_source source = {
         .client = describe_client, .entries = visit_entries, .times = visit_times, .arg = arg};
     return hfi_report_write(request, &source, json);
+}
+
+/* A core without handles is a part of another, which counts the loss. */
+void hfi_announce_loss(struct hfi_core *core) {
+    const struct hfi_observe_ops *observe = core->engine->ops->observe;
+    if (core->report_after_ms >= 0 && core->stats_table != NULL && observe->announce != NULL)
+        observe->announce(core->engine);
+}
+
+bool hfi_is_announcing_loss(const struct hfi_core *core) {
+    const struct hfi_observe_ops *observe = core->engine->ops->observe;
+    return observe->is_announcing != NULL && observe->is_announcing(core->engine);
 }
 
 static void waits(void *arg) {

@@ -39,6 +39,7 @@ struct hfi_work {
     hf_facts **ret_facts;    /* facts: the same */
     hf_fleet **ret_fleet;    /* survey: the same */
     struct hfi_findings **ret_findings;
+    bool written; /* one of these was. Guarded by the shard */
     struct {
         hf_permit_id *ret_ids; /* acquire: the caller's, written before it completes */
         bool held, lost;       /* release: some were our holds; some of these were lost before */
@@ -114,6 +115,7 @@ struct hf_op {
     bool handle_given; /* the caller has the op */
 
     atomic_uint complete; /* a futex: enum hfi_completion */
+    atomic_int claim;     /* enum hfi_claim */
     int code;             /* of the result, if there is no work */
     hf_error *error;      /* the error text; NULL: the code's text, or there was no memory */
     hf_callback callback;
@@ -125,6 +127,14 @@ enum hfi_completion {
     HFI_INCOMPLETE,
     HFI_COMPLETE,
     HFI_AWAITED /* not complete, and a thread sleeps */
+};
+
+/* Who takes its result. */
+enum hfi_claim {
+    HFI_OP_UNSEEN,
+    HFI_OP_SEEN,      /* its callback, or hf_op_wait() */
+    HFI_OP_ABANDONED, /* nobody, and what it acquires is to be undone */
+    HFI_OP_UNDONE     /* nobody, and nothing is left to undo */
 };
 
 static inline bool hfi_op_is_complete(const struct hf_op *op) {
@@ -148,6 +158,7 @@ struct hfi_verb {
     bool acquires;   /* begins a possession, and takes over the residue of the last one */
     bool releases;   /* its caller is done with the hold, whatever the outcome */
     bool timed;      /* its latency is kept by name */
+    bool gets;       /* on success its owner has something that can be given back */
     bool gives_back; /* runs while the client closes, as a settlement does */
     bool lets_go;    /* the core's own: releases a residue, and yields to an acquire */
     /* It is the operation's turn on the hold (or the verb needs none): call the engine, or
@@ -164,6 +175,8 @@ extern const struct hfi_verb hfi_verb_acquire, hfi_verb_release, hfi_verb_extend
 extern const struct hfi_verb hfi_verb_give_back, hfi_verb_run_out;
 /* counter_ops.c: of ownerless objects */
 extern const struct hfi_verb hfi_verb_object_op, hfi_verb_noop, hfi_verb_take, hfi_verb_await;
+/* the same for what an abandoned operation has got, in release.c, counter_ops.c, permits.c */
+extern const struct hfi_verb hfi_verb_undo_acquire, hfi_verb_undo_take, hfi_verb_undo_permits;
 /* expired_release.c */
 extern const struct hfi_verb hfi_verb_expired_release, hfi_verb_permits_expired_release;
 /* permits.c */
@@ -187,6 +200,7 @@ struct hfi_op_args {
     enum hfi_query query;
     unsigned wanted;    /* survey */
     int64_t token_wish; /* extend */
+    hf_extend_mode extend_mode;
     enum hfi_object_op object_op;
     bool yes_or_no;
     int64_t amount, ttl_ms;
@@ -207,6 +221,8 @@ struct hfi_op_args {
     /* where the name's statistics are, or will be; NULL: none */
     struct hfi_name_stats_ref *name_stats;
     struct hf_cancel *cancel;
+    hf_check_fn check; /* synchronous, of a verb that waits: may end the wait; or NULL */
+    void *check_user;
     hf_callback callback;
     /* Instead of a callback: called on the operation's executor when it completes. It may still
      * have something to settle then. */
@@ -254,6 +270,16 @@ void hfi_op_take_stamp_locked(struct hf_op *op);
 
 /* acquire.c: fills in the call for the engine; `count`: how often the hold is held. */
 void hfi_acquire_fill(struct hf_op *op, int64_t count);
+
+/* abandon.c: */
+/* Nobody will see the result. False: it was seen. Any thread. */
+bool hfi_op_abandon(struct hf_op *op);
+/* It is complete: undoes it, if it is abandoned. */
+void hfi_op_undo(struct hf_op *op);
+/* Its callback is about to run, or hf_op_wait() to return the result. False: it is abandoned. */
+bool hfi_op_see(struct hf_op *op);
+/* Before an output of the caller is written. */
+bool hfi_op_may_write_locked(const struct hf_op *op);
 
 /* park.c: */
 /* The engine has returned, and may sleep: then a compact operation frees what it can. */

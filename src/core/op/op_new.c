@@ -203,6 +203,7 @@ static void fill_call(struct hf_op *op, const struct hfi_op_args *args, char *be
     call->query = args->query;
     call->wanted = args->wanted;
     call->token_wish = args->token_wish;
+    call->extend_mode = args->extend_mode;
     call->object_op = args->object_op;
     call->amount = args->amount;
     call->ttl_ms = args->ttl_ms;

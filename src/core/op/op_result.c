@@ -48,7 +48,8 @@ const hf_result *hfi_op_result(const struct hf_op *op, hf_result *room) {
 static void run_callback(struct hfi_notice *notice) {
     struct hf_op *op = HFI_CONTAINER(notice, struct hf_op, notice);
     hf_result room;
-    op->callback(op->handle_given ? op : NULL, hfi_op_result(op, &room), op->user);
+    if (hfi_op_see(op))
+        op->callback(op->handle_given ? op : NULL, hfi_op_result(op, &room), op->user);
     hfi_task_unref(&op->task);
 }
 
@@ -74,6 +75,8 @@ static void notify_completion(struct hf_op *op) {
         hfi_futex_wake(&op->complete, INT_MAX);
     if (dispatch)
         op->core->hooks.dispatch(op->core->hooks.arg, &op->notice);
+    if (atomic_load(&op->claim) == HFI_OP_ABANDONED)
+        hfi_op_undo(op);
 }
 
 /* A shared error text may have been kept, but the operation ends for another reason. */

@@ -285,6 +285,7 @@ const struct hfi_verb hfi_verb_acquire = {.name = "acquire",
                                           .takes_turn = true,
                                           .waits = true,
                                           .timed = true,
+                                          .gets = true,
                                           .acquires = true,
                                           .go = acquire_go,
                                           .after = acquire_after};

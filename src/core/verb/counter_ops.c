@@ -32,6 +32,9 @@ static void object_op_after(struct hf_op *op) {
 const struct hfi_verb hfi_verb_object_op = {
     .name = "object op", .go = object_op_go, .after = object_op_after};
 
+const struct hfi_verb hfi_verb_undo_take = {
+    .name = "give back", .gives_back = true, .go = object_op_go, .after = object_op_after};
+
 /* ---- No operation: an object_op on 0 of something ---- */
 
 static void noop_go(struct hf_op *op) {
@@ -93,7 +96,7 @@ static void take_after(struct hf_op *op) {
 }
 
 const struct hfi_verb hfi_verb_take = {
-    .name = "take", .waits = true, .timed = true, .go = take_go, .after = take_after};
+    .name = "take", .waits = true, .timed = true, .gets = true, .go = take_go, .after = take_after};
 
 /* Awaiting takes nothing, so nothing is counted. */
 static void await_after(struct hf_op *op) {

@@ -1,8 +1,19 @@
 /*
- * The verb extend: raises the lease of a hold. Two steps on the operation's executor, as in
- * release.c.
+ * The verb extend: raises the lease of a hold, sets it, or adds to it. Two steps on the operation's
+ * executor, as in release.c.
+ *
+ * A lease that is raised can be raised twice, or late. One that is set may become shorter, so the
+ * hold must not be trusted for longer from when that is sent until it is answered; nor may another
+ * extension count while a copy is on its way, which could take it back.
  */
 #include "core/op/op.h"
+
+/* An earlier extension may still shorten the lease. */
+static void fail_quiet(struct hf_op *op) {
+    hfi_fail(&op->call->error, HF_EUNKNOWN,
+             "an earlier extension, whose answer was lost, may still shorten the lease");
+    hfi_op_complete(op, HF_EUNKNOWN, &op->call->error);
+}
 
 static void extend_go(struct hf_op *op) {
     if (hfi_op_refuses_lease(op))
@@ -15,6 +26,7 @@ static void extend_go(struct hf_op *op) {
     if (count > 0)
         hfi_op_take_stamp_locked(op);
     bool lost = hfi_hold_take_loss_locked(hold, &engine_events);
+    bool quiet = hold->quiet_until_ms > hfi_now_ms();
     pthread_mutex_unlock(&op->shard->mtx);
     if (engine_events)
         hfi_hold_report(hold, HFI_LOST);
@@ -22,11 +34,38 @@ static void extend_go(struct hf_op *op) {
         hfi_op_fail_lost(op);
     else if (count == 0)
         hfi_op_complete(op, HF_ENOTOWNER, NULL);
+    else if (quiet)
+        fail_quiet(op);
     else {
+        const struct hfi_call_ops *ops = op->call->kind->ops;
         op->call->count = count;
         op->call->lease_ms = op->lease_ms;
-        hfi_op_call(op, op->call->kind->ops->extend);
+        hfi_op_call(op, op->call->extend_mode == HF_EXTEND_RAISE ? ops->extend : ops->set_lease);
     }
+}
+
+/* The lease may have become shorter, and may still. */
+static void lease_is_unknown(struct hf_op *op) {
+    int64_t until_ms =
+        hfi_after_ms(op->call->start_ms, hfi_trusted_ms(op->lease_ms, op->core->clock_drift_ppm));
+    pthread_mutex_lock(&op->shard->mtx);
+    if (op->hold->count > 0)
+        hfi_hold_lease_unknown_locked(op->hold, until_ms, op->deadline_ms);
+    pthread_mutex_unlock(&op->shard->mtx);
+}
+
+static bool may_be_set(const struct hfi_call *call) {
+    bool unknown = call->err == HF_EUNKNOWN || call->err == HF_EPROTO ||
+                   call->err == HF_ENOREPLICA || call->may_have_run;
+    return call->extend_mode == HF_EXTEND_SET && unknown;
+}
+
+static void extended_locked(struct hf_op *op) {
+    const struct hfi_call *call = op->call;
+    if (call->extend_mode == HF_EXTEND_SET && op->hold->count > 0)
+        hfi_hold_set_lease_locked(op->hold, call->lease_ms, &call->proof);
+    else
+        hfi_hold_extended_locked(op->hold, call->lease_ms, &call->proof);
 }
 
 static void extend_after(struct hf_op *op) {
@@ -44,7 +83,7 @@ static void extend_after(struct hf_op *op) {
             return;
         pthread_mutex_lock(&op->shard->mtx);
         struct hfi_hold *hold = op->hold;
-        hfi_hold_extended_locked(hold, call->lease_ms, &call->proof);
+        extended_locked(op);
         op->work->result.count = hold->count;
         op->work->result.votes = call->votes;
         op->work->result.servers = call->servers;
@@ -52,7 +91,9 @@ static void extend_after(struct hf_op *op) {
         op->work->result.remaining_ms = hfi_left_ms(hfi_hold_deadline_ms(hold));
         pthread_mutex_unlock(&op->shard->mtx);
     }
-    /* A copy that may still run does no harm: it can only lengthen the lease. */
+    if (may_be_set(call))
+        lease_is_unknown(op);
+    /* Any other copy that may still run does no harm: it can only lengthen the lease. */
     hfi_op_complete(op, call->err, &call->error);
 }
 

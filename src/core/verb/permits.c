@@ -99,8 +99,10 @@ static void acquired(struct hf_op *op) {
         undo(op, HF_ENOMEM, "out of memory");
         return;
     }
-    for (size_t i = 0; i < call->ids_len; i++)
+    pthread_mutex_lock(&op->shard->mtx);
+    for (size_t i = 0; i < call->ids_len && hfi_op_may_write_locked(op); i++)
         text_of(op, i, op->work->permits.ret_ids[i].text);
+    pthread_mutex_unlock(&op->shard->mtx);
     hfi_count_taken(op);
     op->work->result.count = op->work->result.value = (int64_t)call->ids_len;
     op->work->result.acked = call->acked;
@@ -119,6 +121,7 @@ static void acquire_after(struct hf_op *op) {
 const struct hfi_verb hfi_verb_permits_acquire = {.name = "acquire permits",
                                                   .waits = true,
                                                   .timed = true,
+                                                  .gets = true,
                                                   .go = acquire_go,
                                                   .after = acquire_after};
 
@@ -230,6 +233,9 @@ static void release_after(struct hf_op *op) {
 
 const struct hfi_verb hfi_verb_permits_release = {
     .name = "release permits", .go = release_go, .after = release_after};
+
+const struct hfi_verb hfi_verb_undo_permits = {
+    .name = "release permits", .gives_back = true, .go = release_go, .after = release_after};
 
 /* ---- Extend ---- */
 

@@ -3,6 +3,7 @@
  * hold, no turn. Run on the operation's executor.
  */
 #include "core/op/op.h"
+#include "engine/facts.h"
 #include "engine/observe.h"
 #include "fleet/survey.h"
 
@@ -44,9 +45,22 @@ static void inspect_go(struct hf_op *op) {
     hfi_op_call(op, reader_of(op, HFI_OBSERVE_LOCK));
 }
 
+/* Writes an output of the caller, or frees it if the operation was abandoned. */
+#define WRITE(op, ret, made, free_it)                                                              \
+    do {                                                                                           \
+        pthread_mutex_lock(&(op)->shard->mtx);                                                     \
+        bool may_ = hfi_op_may_write_locked(op);                                                   \
+        if (may_)                                                                                  \
+            *(ret) = (made);                                                                       \
+        (op)->work->written = may_;                                                                \
+        pthread_mutex_unlock(&(op)->shard->mtx);                                                   \
+        if (!may_)                                                                                 \
+            free_it(made);                                                                         \
+    } while (0)
+
 static void inspect_after(struct hf_op *op) {
     if (op->call->err == HF_OK)
-        *op->work->ret_info = op->call->info;
+        WRITE(op, op->work->ret_info, op->call->info, hfi_lock_info_free);
     hfi_op_complete(op, op->call->err, &op->call->error);
 }
 
@@ -59,7 +73,7 @@ static void facts_go(struct hf_op *op) {
 
 static void facts_after(struct hf_op *op) {
     if (op->call->err == HF_OK)
-        *op->work->ret_facts = op->call->facts;
+        WRITE(op, op->work->ret_facts, op->call->facts, hfi_facts_free);
     hfi_op_complete(op, op->call->err, &op->call->error);
 }
 
@@ -88,7 +102,7 @@ static void survey_after(struct hf_op *op) {
     hf_fleet *fleet = hfi_fleet_join(findings, op->call->name, op->call->name_len);
     hfi_findings_free(findings);
     if (fleet != NULL)
-        *op->work->ret_fleet = fleet;
+        WRITE(op, op->work->ret_fleet, fleet, hf_fleet_free);
     hfi_op_complete(op, fleet != NULL ? HF_OK : HF_ENOMEM, NULL);
 }
 

@@ -107,6 +107,13 @@ const struct hfi_verb hfi_verb_release = {.name = "release",
                                           .go = release_go,
                                           .after = release_after};
 
+const struct hfi_verb hfi_verb_undo_acquire = {.name = "release",
+                                               .takes_turn = true,
+                                               .releases = true,
+                                               .gives_back = true,
+                                               .go = release_go,
+                                               .after = release_after};
+
 /* ---- Parts of a joint lock ---- */
 
 /* The stake's possession may have ended meanwhile. A possession that began since is not this

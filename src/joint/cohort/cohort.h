@@ -55,12 +55,11 @@ struct hfi_cohort_share {
 struct hfi_cohorts {
     pthread_mutex_t mtx;
     const struct hfi_mem *mem;
-    struct hfi_cohort *all; /* by name and kind; may still contain one without references */
+    struct hfi_table all; /* by name and kind; may still contain one without references */
 };
 
 struct hfi_cohort {
-    UT_hash_handle hh; /* guarded by the registry, as is `listed` */
-    bool listed;
+    struct hfi_keyed keyed; /* guarded by the registry */
     struct hfi_cohorts *cohorts;
     /* Its references are the cohort's: handles, operations, shares, its own operation in progress,
      * its alarm while set. */
@@ -128,7 +127,7 @@ static inline struct hfi_cohort_call *hfi_cohort_call_of(const struct hfi_call *
 
 /* A kind for each base; "once": not reentrant. */
 extern const struct hfi_kind hfi_kind_cohort, hfi_kind_cohort_once, hfi_kind_cohort_fair,
-    hfi_kind_cohort_fair_once;
+    hfi_kind_cohort_fair_once, hfi_kind_cohort_string, hfi_kind_cohort_string_once;
 
 void hfi_cohorts_init(struct hfi_cohorts *cohorts, const struct hfi_mem *mem);
 void hfi_cohorts_clear(struct hfi_cohorts *cohorts);

@@ -276,3 +276,5 @@ const struct hfi_kind hfi_kind_cohort = COHORT_KIND("cohort", true);
 const struct hfi_kind hfi_kind_cohort_once = COHORT_KIND("cohort", false);
 const struct hfi_kind hfi_kind_cohort_fair = COHORT_KIND("fair cohort", true);
 const struct hfi_kind hfi_kind_cohort_fair_once = COHORT_KIND("fair cohort", false);
+const struct hfi_kind hfi_kind_cohort_string = COHORT_KIND("string cohort", true);
+const struct hfi_kind hfi_kind_cohort_string_once = COHORT_KIND("string cohort", false);

@@ -33,7 +33,7 @@ static struct hfi_cohort *make(struct hfi_cohorts *cohorts, const struct hfi_par
     cohort->yields = yields;
     cohort->limits = (struct hfi_cohort_limits){INT64_MAX, INT64_MAX};
     cohort->alarm.fire = hfi_cohort_alarm_fired;
-    cohort->key[0] = part->kind->stamped ? 's' : yields ? 'y' : 'n';
+    cohort->key[0] = part->kind->takes_stamp ? 's' : yields ? 'y' : 'n';
     memcpy(cohort->key + 1, part->name, part->name_len);
     cohort->key_len = 1 + part->name_len;
     hfi_list_init(&cohort->queue);
@@ -56,11 +56,8 @@ static void unmake(struct hfi_cohort *cohort) {
 /* ---- The table ---- */
 
 static void unlist_locked(struct hfi_cohorts *cohorts, struct hfi_cohort *cohort) {
-    const struct hfi_mem *mem = cohorts->mem;
-    (void)mem;
-    if (cohort->listed)
-        HASH_DEL(cohorts->all, cohort);
-    cohort->listed = false;
+    if (hfi_keyed_is_in_table(&cohort->keyed))
+        hfi_table_remove(cohorts->mem, &cohorts->all, &cohort->keyed);
 }
 
 /* The last reference is gone. */
@@ -73,22 +70,14 @@ static void end(struct hfi_parts *parts) {
     free_cohort(cohort);
 }
 
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
 static struct hfi_cohort *find_locked(struct hfi_cohorts *cohorts, const struct hfi_cohort *alike) {
-    struct hfi_cohort *cohort = NULL;
-    HASH_FIND(hh, cohorts->all, alike->key, alike->key_len, cohort);
-    return cohort;
+    struct hfi_keyed *keyed = hfi_table_find(&cohorts->all, alike->key, alike->key_len);
+    return keyed != NULL ? HFI_CONTAINER(keyed, struct hfi_cohort, keyed) : NULL;
 }
 
-/* False: out of memory. */
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
-static bool list_locked(struct hfi_cohorts *cohorts, struct hfi_cohort *cohort) {
-    const struct hfi_mem *mem = cohorts->mem;
-    HASH_ADD_KEYPTR(hh, cohorts->all, cohort->key, cohort->key_len, cohort);
-    cohort->listed = cohort->hh.tbl != NULL;
-    if (cohort->listed)
-        cohort->parts->end = end;
-    return cohort->listed;
+static void list_locked(struct hfi_cohorts *cohorts, struct hfi_cohort *cohort) {
+    hfi_table_add(cohorts->mem, &cohorts->all, &cohort->keyed, cohort->key, cohort->key_len);
+    cohort->parts->end = end;
 }
 
 /* False: its last reference is gone, and it is about to end. */
@@ -100,14 +89,15 @@ static bool revive(struct hfi_parts *parts) {
     return false;
 }
 
-/* The one in the table, else inserts `fresh`. NULL: out of memory. */
+/* The one in the table, else inserts `fresh`. */
 static struct hfi_cohort *get_locked(struct hfi_cohorts *cohorts, struct hfi_cohort *fresh) {
     struct hfi_cohort *found = find_locked(cohorts, fresh);
     if (found != NULL && revive(found->parts))
         return found;
     if (found != NULL)
         unlist_locked(cohorts, found);
-    return list_locked(cohorts, fresh) ? fresh : NULL;
+    list_locked(cohorts, fresh);
+    return fresh;
 }
 
 struct hfi_parts *hfi_cohort_get(struct hfi_cohorts *cohorts, const struct hfi_part *part,
@@ -120,8 +110,6 @@ struct hfi_parts *hfi_cohort_get(struct hfi_cohorts *cohorts, const struct hfi_p
     pthread_mutex_unlock(&cohorts->mtx);
     if (cohort != fresh)
         unmake(fresh);
-    if (cohort == NULL)
-        return NULL;
     pthread_mutex_lock(&cohort->mtx);
     cohort->limits.passes = hfi_min_ms(cohort->limits.passes, limits->passes);
     cohort->limits.ms = hfi_min_ms(cohort->limits.ms, limits->ms);

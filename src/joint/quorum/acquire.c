@@ -103,7 +103,7 @@ static bool won(struct hfi_request *request) {
     int64_t now_ms = hfi_now_ms(), deadline_ms = hfi_votes_deadline_ms(&ballot->votes, now_ms);
     if (deadline_ms <= now_ms)
         return false;
-    if (ballot->fenced) {
+    if (ballot->held_as->token) {
         ballot->token = hfi_token_agreed(ballot, request->lease_ms);
         if (ballot->token == 0)
             return false;
@@ -450,8 +450,8 @@ static void check(struct hfi_request *request) {
 
 /* Re-entry is local: it is enough that the hold still exists. It has one token, or none. */
 static void nest(struct hfi_request *request) {
-    const struct hfi_ballot *ballot =
-        hfi_ballot_find(request->quorum, request->name, request->name_len, request->owner);
+    const struct hfi_ballot *ballot = hfi_ballot_find(request->quorum, request->kind, request->name,
+                                                      request->name_len, request->owner);
     if (request->kind->token && ballot != NULL && ballot->votes.won && ballot->token == 0) {
         hfi_fail(&request->error, HF_ENOTSUP, "this owner holds the lock without a token");
         hfi_request_finish(request, HF_ENOTSUP);
@@ -469,7 +469,7 @@ void hfi_acquire_begin(struct hfi_request *request) {
     request->stop = stop;
     request->check = check;
     struct hfi_ballot *ballot =
-        hfi_ballot_get(quorum, request->name, request->name_len, request->owner);
+        hfi_ballot_get(quorum, request->kind, request->name, request->name_len, request->owner);
     if (ballot == NULL) {
         hfi_request_finish(request, HF_ENOMEM);
         return;
@@ -478,7 +478,8 @@ void hfi_acquire_begin(struct hfi_request *request) {
     request->ballot = ballot;
     ballot->request = request;
     ballot->held_as = request->kind;
-    ballot->fenced = request->kind->token;
+    hfi_stamp_text_unref(ballot->text);
+    ballot->text = hfi_stamp_text_ref(request->text);
     ballot->token = 0;
     hfi_votes_begin(&ballot->votes);
     hfi_members_order(quorum, ballot->name, ballot->name_len, ballot->order);

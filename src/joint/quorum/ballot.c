@@ -16,31 +16,31 @@
 
 #define AGAIN_MS 1000 /* retry interval after a member op could not be allocated */
 
+/* Two kinds have ballots of their own if they differ in their part, of which one byte is enough. */
 static size_t place_len_of(size_t name_len) {
-    return name_len + 1 + sizeof(hf_owner);
+    return name_len + 1 + sizeof(hf_owner) + 1;
 }
 
-static void write_place(char *place, const char *name, size_t name_len, hf_owner owner) {
+static void write_place(char *place, const struct hfi_kind *kind, const char *name, size_t name_len,
+                        hf_owner owner) {
     memcpy(place, name, name_len);
     place[name_len] = '\0';
     memcpy(place + name_len + 1, &owner, sizeof owner);
+    place[name_len + 1 + sizeof owner] = hfi_kind_part(kind)[0];
 }
 
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
 static struct hfi_ballot *find(struct hfi_quorum *quorum, const char *place, size_t place_len) {
-    struct hfi_ballot *ballot = NULL;
-    HASH_FIND(hh, quorum->table, place, place_len, ballot);
-    return ballot;
+    return hfi_ballot_of(hfi_table_find(&quorum->table, place, place_len));
 }
 
-struct hfi_ballot *hfi_ballot_find(struct hfi_quorum *quorum, const char *name, size_t name_len,
-                                   hf_owner owner) {
+struct hfi_ballot *hfi_ballot_find(struct hfi_quorum *quorum, const struct hfi_kind *kind,
+                                   const char *name, size_t name_len, hf_owner owner) {
     char small[256];
     size_t place_len = place_len_of(name_len);
     char *place = place_len <= sizeof small ? small : hfi_alloc(quorum->mem, place_len);
     if (place == NULL)
         return NULL;
-    write_place(place, name, name_len, owner);
+    write_place(place, kind, name, name_len, owner);
     struct hfi_ballot *ballot = find(quorum, place, place_len);
     if (place != small)
         hfi_free(quorum->mem, place);
@@ -59,17 +59,9 @@ static void end_alarm_fired(struct hfi_alarm *alarm) {
     hfi_ballot_check(HFI_CONTAINER(alarm, struct hfi_ballot, end_alarm));
 }
 
-/* False: out of memory. */
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
-static bool insert(struct hfi_quorum *quorum, struct hfi_ballot *ballot) {
-    const struct hfi_mem *mem = quorum->mem;
-    HASH_ADD_KEYPTR(hh, quorum->table, ballot->place, ballot->place_len, ballot);
-    return ballot->hh.tbl != NULL;
-}
-
-struct hfi_ballot *hfi_ballot_get(struct hfi_quorum *quorum, const char *name, size_t name_len,
-                                  hf_owner owner) {
-    struct hfi_ballot *ballot = hfi_ballot_find(quorum, name, name_len, owner);
+struct hfi_ballot *hfi_ballot_get(struct hfi_quorum *quorum, const struct hfi_kind *kind,
+                                  const char *name, size_t name_len, hf_owner owner) {
+    struct hfi_ballot *ballot = hfi_ballot_find(quorum, kind, name, name_len, owner);
     if (ballot != NULL)
         return ballot;
     size_t place_len = place_len_of(name_len);
@@ -90,11 +82,8 @@ struct hfi_ballot *hfi_ballot_get(struct hfi_quorum *quorum, const char *name, s
     ballot->place = ballot->name = (char *)(ballot + 1);
     ballot->name_len = name_len;
     ballot->place_len = place_len;
-    write_place(ballot->place, name, name_len, owner);
-    if (!insert(quorum, ballot)) {
-        hfi_free(quorum->mem, ballot);
-        return NULL;
-    }
+    write_place(ballot->place, kind, name, name_len, owner);
+    hfi_table_add(quorum->mem, &quorum->table, &ballot->keyed, ballot->place, place_len);
     return ballot;
 }
 
@@ -103,8 +92,10 @@ void hfi_ballot_ref(struct hfi_ballot *ballot) {
 }
 
 void hfi_ballot_unref(struct hfi_ballot *ballot) {
-    if (--ballot->refs == 0)
-        hfi_free(ballot->quorum->mem, ballot);
+    if (--ballot->refs > 0)
+        return;
+    hfi_stamp_text_unref(ballot->text);
+    hfi_free(ballot->quorum->mem, ballot);
 }
 
 static bool is_busy(const struct hfi_ballot *ballot) {
@@ -121,15 +112,12 @@ void hfi_ballot_clear_alarms(struct hfi_ballot *ballot) {
     hfi_alarm_clear(keeper, &ballot->end_alarm);
 }
 
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
 void hfi_ballot_tidy(struct hfi_ballot *ballot) {
     struct hfi_quorum *quorum = ballot->quorum;
-    const struct hfi_mem *mem = quorum->mem;
-    if (ballot->hh.tbl == NULL || ballot->wanted || is_busy(ballot))
+    if (!hfi_keyed_is_in_table(&ballot->keyed) || ballot->wanted || is_busy(ballot))
         return;
     hfi_ballot_clear_alarms(ballot);
-    HASH_DEL(quorum->table, ballot);
-    ballot->hh.tbl = NULL;
+    hfi_table_remove(quorum->mem, &quorum->table, &ballot->keyed);
     hfi_ballot_unref(ballot);
 }
 
@@ -236,7 +224,8 @@ static bool send(struct hfi_ballot *ballot, size_t i, const struct hfi_member_op
     args.name = ballot->name;
     args.name_len = ballot->name_len;
     args.owner = ballot->owner;
-    args.fenced = ballot->fenced;
+    args.lock = ballot->held_as;
+    args.text = args.kind == HFI_MEMBER_ACQUIRE ? ballot->text : NULL;
     if (ballot->quorum->stopped || (args.kind != HFI_MEMBER_RELEASE && !pay_back(ballot, i)))
         return false;
     struct hfi_member_op *member_op = hfi_member_op_begin(ballot->quorum, i, &args, vote_done);

@@ -35,28 +35,35 @@ static const struct hfi_verb *verb_of(const struct hfi_member_op_args *args) {
     return args->kind == HFI_MEMBER_QUERY ? args->verb : verbs[args->kind];
 }
 
+/* The members' kind for a kind of the whole quorum. */
+static const struct hfi_kind *kind_at(const struct hfi_core *core,
+                                      const struct hfi_member_op_args *args) {
+    const struct hfi_engine_ops *ops = core->engine->ops;
+    if (args->lock == NULL)
+        return ops->server(core->engine);
+    const struct hfi_quorum_kind *quorum_kind = args->lock->engine_private;
+    return ops->kind(core->engine, quorum_kind->kind, quorum_kind->flags);
+}
+
 static bool start(struct hfi_member_op *member_op, const struct hfi_member_op_args *args) {
     struct hfi_core *core = &member_op->member->core;
-    const struct hfi_engine_ops *ops = core->engine->ops;
-    struct hfi_op_args op_args = {
-        .verb = verb_of(args),
-        .kind = args->about_server
-                    ? ops->server(core->engine)
-                    : ops->kind(core->engine, HF_PLAIN, args->fenced ? HF_FENCED : 0),
-        .name = args->name,
-        .name_len = args->name_len,
-        .owner = args->owner,
-        .wait_ms = args->wait_ms,
-        .lease_ms = args->lease_ms,
-        .lane = HFI_LANE_KEEPER,
-        .query = args->query,
-        .wanted = args->wanted,
-        .token_wish = args->token_wish,
-        .ret_info = &member_op->info,
-        .ret_findings = &member_op->findings,
-        .exec = member_op->quorum->keeper,
-        .callback = completed,
-        .user = member_op};
+    struct hfi_op_args op_args = {.verb = verb_of(args),
+                                  .kind = kind_at(core, args),
+                                  .text = args->text,
+                                  .name = args->name,
+                                  .name_len = args->name_len,
+                                  .owner = args->owner,
+                                  .wait_ms = args->wait_ms,
+                                  .lease_ms = args->lease_ms,
+                                  .lane = HFI_LANE_KEEPER,
+                                  .query = args->query,
+                                  .wanted = args->wanted,
+                                  .token_wish = args->token_wish,
+                                  .ret_info = &member_op->info,
+                                  .ret_findings = &member_op->findings,
+                                  .exec = member_op->quorum->keeper,
+                                  .callback = completed,
+                                  .user = member_op};
     member_op->op = hfi_op_new(core, &op_args);
     if (member_op->op == NULL)
         return false;
@@ -107,7 +114,8 @@ static bool sent_again(struct hfi_member_op *member_op) {
                                             .name = ballot->name,
                                             .name_len = ballot->name_len,
                                             .owner = ballot->owner,
-                                            .fenced = ballot->fenced,
+                                            .lock = ballot->held_as,
+                                            .text = ballot->text,
                                             .wait_ms = op->wait_ms,
                                             .lease_ms = member_op->lease_ms};
     member_op->again = true;

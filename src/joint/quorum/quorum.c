@@ -27,6 +27,7 @@ void hfi_request_unref(struct hfi_request *request) {
         return;
     hf_lock_info_free(request->info);
     hfi_findings_free(request->findings);
+    hfi_stamp_text_unref(request->text);
     hfi_task_unref(request->task);
     hfi_free(request->quorum->mem, request);
 }
@@ -68,6 +69,7 @@ static struct hfi_request *new_request(struct hfi_call *call) {
     request->call_status = call->call_status;
     hfi_task_ref(call->task);
     request->kind = call->kind;
+    request->text = hfi_stamp_text_ref(call->stamp.text);
     request->owner = strtoull(call->owner + sizeof quorum->id, NULL, 10);
     request->count = call->count;
     request->lease_ms = call->lease_ms;
@@ -255,34 +257,40 @@ static const struct hfi_call_ops call_ops = {
 /* ---- Kinds ---- */
 
 /* Even a fixed lease is renewed (keeps_fresh), to acquire it again at servers that lost it. The
- * core above handles re-entry: at the servers the lock never nests. */
-static const struct hfi_kind plain = {.name = "plain",
-                                      .ops = &call_ops,
-                                      .reentrant = true,
-                                      .exclusive = true,
-                                      .keeps_fresh = true,
-                                      .leaves_traces = true};
-static const struct hfi_kind nonreentrant = {.name = "non-reentrant",
-                                             .ops = &call_ops,
-                                             .exclusive = true,
-                                             .keeps_fresh = true,
-                                             .leaves_traces = true};
+ * core above handles re-entry: at the servers the lock never nests. Of a string lock each server has
+ * a token of its own, which its member's core keeps. */
+#define EXCLUSIVE(members_kind, members_flags)                                                     \
+    .ops = &call_ops, .exclusive = true, .keeps_fresh = true, .leaves_traces = true,               \
+    .engine_private = &(const struct hfi_quorum_kind) {                                            \
+        members_kind, members_flags                                                                \
+    }
 
-static const struct hfi_kind fenced = {.name = "fenced",
-                                       .ops = &call_ops,
-                                       .reentrant = true,
-                                       .exclusive = true,
-                                       .token = true,
-                                       .keeps_fresh = true,
-                                       .leaves_traces = true};
+static const struct {
+    hf_kind kind;
+    unsigned flags;
+    struct hfi_kind table;
+} kinds[] = {
+    {HF_PLAIN, 0, {EXCLUSIVE(HF_PLAIN, 0), .name = "plain", .reentrant = true}},
+    {HF_PLAIN, HF_NONREENTRANT, {EXCLUSIVE(HF_PLAIN, 0), .name = "non-reentrant"}},
+    {HF_PLAIN,
+     HF_FENCED,
+     {EXCLUSIVE(HF_PLAIN, HF_FENCED), .name = "fenced", .reentrant = true, .token = true}},
+    {HF_STRING,
+     0,
+     {EXCLUSIVE(HF_STRING, 0), .name = "string", .part = "string", .reentrant = true,
+      .takes_stamp = true}},
+    {HF_STRING,
+     HF_NONREENTRANT,
+     {EXCLUSIVE(HF_STRING, 0), .name = "non-reentrant string", .part = "string",
+      .takes_stamp = true}},
+};
 
 static const struct hfi_kind *find_kind(struct hfi_engine *engine, hf_kind kind, unsigned flags) {
     (void)engine;
-    bool offered =
-        kind == HF_PLAIN && (flags == 0 || flags == HF_NONREENTRANT || flags == HF_FENCED);
-    if (!offered)
-        return NULL;
-    return flags == 0 ? &plain : flags == HF_FENCED ? &fenced : &nonreentrant;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (kinds[i].kind == kind && kinds[i].flags == flags)
+            return &kinds[i].table;
+    return NULL;
 }
 
 static const struct hfi_kind *find_object(struct hfi_engine *engine, enum hfi_object object) {
@@ -350,10 +358,11 @@ static void stop_requests(struct hfi_quorum *quorum) {
         struct hfi_request *request = HFI_CONTAINER(quorum->running.next, struct hfi_request, link);
         request->stop(request, HF_ECLOSED);
     }
-    struct hfi_ballot *ballot, *next;
-    HASH_ITER(hh, quorum->table, ballot, next) {
-        hfi_ballot_clear_alarms(ballot);
-        hfi_rounds_end(ballot, HF_ECLOSED);
+    struct hfi_keyed *next, *keyed = hfi_table_first(&quorum->table);
+    for (; keyed != NULL; keyed = next) {
+        next = hfi_table_next(&quorum->table, keyed);
+        hfi_ballot_clear_alarms(hfi_ballot_of(keyed));
+        hfi_rounds_end(hfi_ballot_of(keyed), HF_ECLOSED);
     }
 }
 
@@ -374,13 +383,12 @@ static void stop(struct hfi_engine *engine) {
     }
 }
 
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
 static void free_ballots(struct hfi_quorum *quorum) {
-    const struct hfi_mem *mem = quorum->mem;
-    struct hfi_ballot *ballot, *next;
-    HASH_ITER(hh, quorum->table, ballot, next) {
-        HASH_DEL(quorum->table, ballot);
-        hfi_free(mem, ballot);
+    struct hfi_keyed *keyed;
+    while ((keyed = hfi_table_first(&quorum->table)) != NULL) {
+        hfi_table_remove(quorum->mem, &quorum->table, keyed);
+        hfi_stamp_text_unref(hfi_ballot_of(keyed)->text);
+        hfi_free(quorum->mem, hfi_ballot_of(keyed));
     }
 }
 
@@ -407,9 +415,31 @@ static void close_fds(struct hfi_engine *engine) {
     }
 }
 
+static void announce(struct hfi_engine *engine) {
+    struct hfi_quorum *quorum = hfi_quorum_of_engine(engine);
+    for (size_t i = 0; i < quorum->len; i++) {
+        struct hfi_engine *member = quorum->members[i]->core.engine;
+        if (member->ops->observe->announce != NULL)
+            member->ops->observe->announce(member);
+    }
+}
+
+static bool is_announcing(struct hfi_engine *engine) {
+    struct hfi_quorum *quorum = hfi_quorum_of_engine(engine);
+    for (size_t i = 0; i < quorum->len; i++) {
+        struct hfi_engine *member = quorum->members[i]->core.engine;
+        if (member->ops->observe->is_announcing != NULL &&
+            member->ops->observe->is_announcing(member))
+            return true;
+    }
+    return false;
+}
+
 static const struct hfi_observe_ops observe_ops = {
     .read = {[HFI_OBSERVE_LOCK] = inspect, [HFI_OBSERVE_FLEET] = find},
     .subscribe = hfi_quorum_subscribe,
+    .announce = announce,
+    .is_announcing = is_announcing,
 };
 
 static const struct hfi_engine_ops engine_ops = {

@@ -31,6 +31,12 @@
 struct hfi_ballot;
 struct hfi_request;
 
+/* What a kind of the quorum is at each server: the kind's `engine_private`. */
+struct hfi_quorum_kind {
+    hf_kind kind;
+    unsigned flags;
+};
+
 /* ---- Members ---- */
 
 struct hfi_member {
@@ -62,7 +68,7 @@ struct hfi_quorum {
     struct hfi_link stops;    /* requests to cancel */
     bool stopped;             /* guarded by inbox_mtx: takes no new requests */
     struct hfi_link finished; /* member ops whose operation has completed */
-    struct hfi_ballot *table; /* by place */
+    struct hfi_table table;   /* of ballots, by place */
     struct hfi_link running;  /* requests that have begun */
     atomic_size_t member_ops; /* in progress */
 
@@ -126,8 +132,9 @@ struct hfi_member_op {
 struct hfi_member_op_args {
     enum hfi_member_op_kind kind;
     const struct hfi_verb *verb; /* of HFI_MEMBER_QUERY */
-    bool about_server;           /* ping: no lock */
-    bool fenced;
+    /* of the whole quorum: members have its lock; NULL: of the server, as a ping */
+    const struct hfi_kind *lock;
+    struct hfi_stamp_text *text; /* acquire: the stamp that the caller chose; or NULL */
     const char *name;
     size_t name_len;
     hf_owner owner;
@@ -179,11 +186,10 @@ struct hfi_round {
 
 /* What one owner has of one lock at all servers. */
 struct hfi_ballot {
-    UT_hash_handle hh;
+    struct hfi_keyed keyed;
     int refs; /* the table's, its request's, one for each member op */
     struct hfi_quorum *quorum;
     hf_owner owner;
-    bool fenced;
     int64_t token; /* of the hold; 0: none */
     bool thin;     /* no more than a majority has it, which was logged */
     bool wanted;   /* grants are kept; else they are given back */
@@ -199,17 +205,23 @@ struct hfi_ballot {
     struct hfi_alarm round_alarm;
     struct hfi_alarm end_alarm;     /* of the hold */
     const struct hfi_kind *held_as; /* its kind in the core above */
+    struct hfi_stamp_text *text;    /* referenced: the stamp that the caller chose; or NULL */
     size_t name_len, place_len;
     char *name;
-    char *place; /* name, a zero byte, owner */
+    char *place; /* name, a zero byte, owner, part */
 };
 
-struct hfi_ballot *hfi_ballot_find(struct hfi_quorum *quorum, const char *name, size_t name_len,
-                                   hf_owner owner);
-struct hfi_ballot *hfi_ballot_get(struct hfi_quorum *quorum, const char *name, size_t name_len,
-                                  hf_owner owner);
+struct hfi_ballot *hfi_ballot_find(struct hfi_quorum *quorum, const struct hfi_kind *kind,
+                                   const char *name, size_t name_len, hf_owner owner);
+struct hfi_ballot *hfi_ballot_get(struct hfi_quorum *quorum, const struct hfi_kind *kind,
+                                  const char *name, size_t name_len, hf_owner owner);
 void hfi_ballot_ref(struct hfi_ballot *ballot);
 void hfi_ballot_unref(struct hfi_ballot *ballot);
+/* An entry of the quorum's table; NULL is fine. */
+static inline struct hfi_ballot *hfi_ballot_of(struct hfi_keyed *keyed) {
+    return keyed != NULL ? HFI_CONTAINER(keyed, struct hfi_ballot, keyed) : NULL;
+}
+
 /* Removes it from the table if nothing needs it any more. */
 void hfi_ballot_tidy(struct hfi_ballot *ballot);
 /* Begin a member op for a vote that has none; the first extends it with a token wish. False: out of
@@ -253,6 +265,7 @@ struct hfi_request {
     atomic_bool done;
 
     const struct hfi_kind *kind;
+    struct hfi_stamp_text *text; /* referenced; acquire: the stamp that the caller chose; or NULL */
     hf_owner owner;
     int64_t count, lease_ms, start_ms, deadline_ms;
     enum hfi_query query;

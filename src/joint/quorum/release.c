@@ -34,8 +34,8 @@ static void check(struct hfi_request *request) {
 }
 
 void hfi_release_begin(struct hfi_request *request) {
-    struct hfi_ballot *ballot =
-        hfi_ballot_find(request->quorum, request->name, request->name_len, request->owner);
+    struct hfi_ballot *ballot = hfi_ballot_find(request->quorum, request->kind, request->name,
+                                                request->name_len, request->owner);
     int64_t now_ms = hfi_now_ms();
     if (ballot == NULL || !ballot->votes.won) {
         request->gone = true;
@@ -66,8 +66,8 @@ void hfi_release_begin(struct hfi_request *request) {
 /* Gives back the residue of a hold that is over, or of a failed acquire, in the background, by the
  * members' cores. */
 void hfi_settle_begin(struct hfi_request *request) {
-    struct hfi_ballot *ballot =
-        hfi_ballot_find(request->quorum, request->name, request->name_len, request->owner);
+    struct hfi_ballot *ballot = hfi_ballot_find(request->quorum, request->kind, request->name,
+                                                request->name_len, request->owner);
     if (ballot != NULL && ballot->request == NULL) {
         hfi_rounds_end(ballot, HF_ECANCELED);
         hfi_ballot_give_back(ballot);

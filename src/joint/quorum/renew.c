@@ -154,7 +154,8 @@ static void renewal_done(struct hfi_round *round, int err) {
 static void renew_item(struct hfi_quorum *quorum, struct hfi_renewal *renewal, size_t i) {
     struct hfi_renewal_item *item = &renewal->items[i];
     hf_owner owner = strtoull(item->owner + sizeof quorum->id, NULL, 10);
-    struct hfi_ballot *ballot = hfi_ballot_find(quorum, item->name, item->name_len, owner);
+    struct hfi_ballot *ballot =
+        hfi_ballot_find(quorum, item->kind, item->name, item->name_len, owner);
     if (ballot == NULL || !ballot->votes.won) {
         item->answer = 0;
         finish_if_answered(renewal);
@@ -221,8 +222,8 @@ static void stop(struct hfi_request *request, int err) {
 }
 
 void hfi_extend_begin(struct hfi_request *request) {
-    struct hfi_ballot *ballot =
-        hfi_ballot_find(request->quorum, request->name, request->name_len, request->owner);
+    struct hfi_ballot *ballot = hfi_ballot_find(request->quorum, request->kind, request->name,
+                                                request->name_len, request->owner);
     request->stop = stop;
     if (ballot == NULL || !ballot->votes.won) {
         request->gone = true;

@@ -80,8 +80,8 @@ static int64_t largest_value(const struct hfi_survey *survey) {
  * answer may have it, too. */
 static int64_t own_count(const struct hfi_survey *survey) {
     const struct hfi_request *request = survey->request;
-    const struct hfi_ballot *ballot =
-        hfi_ballot_find(survey->quorum, request->name, request->name_len, request->owner);
+    const struct hfi_ballot *ballot = hfi_ballot_find(survey->quorum, request->kind, request->name,
+                                                      request->name_len, request->owner);
     bool ours = ballot != NULL && ballot->votes.won;
     size_t held = 0;
     int64_t count = ours ? ballot->count : 0;
@@ -249,16 +249,17 @@ static void begin(struct hfi_request *request, const struct hfi_verb *verb,
     survey->alarm.fire = alarm_fired;
     survey->began_us = hfi_now_us();
     request->survey = survey;
-    const struct hfi_member_op_args args = {
-        .kind = HFI_MEMBER_QUERY,
-        .verb = verb,
-        .about_server = request->query == HFI_QUERY_PING || verb == &hfi_verb_survey,
-        .name = request->name,
-        .name_len = request->name_len,
-        .owner = request->owner,
-        .wait_ms = verb->waits ? hfi_left_ms(request->deadline_ms) : 0,
-        .query = request->query,
-        .wanted = request->wanted};
+    bool about_server = request->query == HFI_QUERY_PING || verb == &hfi_verb_survey;
+    const struct hfi_member_op_args args = {.kind = HFI_MEMBER_QUERY,
+                                            .verb = verb,
+                                            .lock = about_server ? NULL : request->kind,
+                                            .name = request->name,
+                                            .name_len = request->name_len,
+                                            .owner = request->owner,
+                                            .wait_ms =
+                                                verb->waits ? hfi_left_ms(request->deadline_ms) : 0,
+                                            .query = request->query,
+                                            .wanted = request->wanted};
     for (size_t i = 0; i < quorum->len; i++) {
         struct hfi_member_op *member_op = hfi_member_op_begin(quorum, i, &args, asked);
         survey->of[i].pending = member_op != NULL;

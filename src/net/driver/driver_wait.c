@@ -193,7 +193,8 @@ enum hfi_driver_wake hfi_driver_wait(struct hfi_conn *conn, struct hfi_exec *exe
     if (!hfi_exec_poll_begin(exec, conn->wake_fd, &at_ms))
         return HFI_DRIVER_HAS_WORK;
     if (!spins || spin_together(fds) == 0)
-        hfi_poll(fds, 2, poll_timeout(at_ms), NULL);
+        if (hfi_poll(fds, 2, poll_timeout(at_ms), NULL) < 0 && errno == EINTR)
+            hfi_exec_interrupted(exec);
     if (!hfi_exec_poll_end(exec)) /* preempted: another thread drives now */
         return HFI_DRIVER_REPLACED;
     if (fds[0].revents != 0 && !hfi_conn_on_ready(conn, fds[0].revents))
@@ -245,6 +246,8 @@ enum hfi_driver_wake hfi_driver_wait_alone(struct hfi_conn *conn, struct hfi_exe
     }
     if (spins)
         note_spin(&conn->spin_state, paid);
+    if (waits && got < 0 && sys_errno == EINTR)
+        hfi_exec_interrupted(exec);
     if (waits)
         note_tick(conn, is_empty(got, sys_errno));
     if (is_empty(got, sys_errno))

@@ -291,7 +291,9 @@ bool hfi_keeper_run_once(struct hfi_keeper *keeper, const struct loop_owner *loo
         poll_now_and_then(keeper, fds, len);
         return true;
     }
-    hfi_poll(fds, len + 2, -1, loop_owner->signals);
+    if (hfi_poll(fds, len + 2, -1, loop_owner->signals) < 0 && errno == EINTR &&
+        loop_owner->exec != NULL)
+        hfi_exec_interrupted(loop_owner->exec);
     if (!end_poll(keeper, loop_owner))
         return false;
     if (fds[1].revents != 0) {

@@ -1,10 +1,9 @@
 /*
- * RESP: the reader, and the protocol's table. The greeting is in resp_greet.c.
+ * RESP: the reader, and the protocol's table. The greeting is in resp_greet.c, what a message is in
+ * net/resp/wire.
  *
- * hiredis' reader parses the messages, within bounds set here: a server cannot make us buffer more
- * than MAX_REPLY_BYTES for one reply, nor allocate for elements it has not sent. Messages of
- * integers only are parsed as they come (resp_numbers.c), as long as hiredis has no bytes before
- * them.
+ * Whole messages are made straight from the bytes that came; only the rest of them is kept. A
+ * server cannot make us keep more than HFI_REPLY_MAX_BYTES.
  *
  * The driver of its connection owns a reader; the table never changes.
  */
@@ -12,155 +11,161 @@
 
 #include "base/error.h"
 
-#include <hiredis/hiredis.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define MAX_REPLY_BYTES ((size_t)4 << 20)
-#define MAX_REPLY_ELEMENTS 65536
-#define MAX_REPLY_DEPTH 7 /* hiredis 1.x has no limit, but frees a reply by recursion */
-#define MAX_LINE_BYTES 65536
-#define MAX_READY 64 /* one batch of receive.c */
-
-/* hiredis would allocate for as many elements as the server announces, and since 1.0 as deep as
- * it nests them. */
-#if HIREDIS_MAJOR >= 1
-typedef size_t element_count;
-#else
-typedef int element_count;
-#endif
+#define MAX_READY 64    /* one batch of receive.c */
+#define KEPT_ROOM 16384 /* more is given back when nothing is left in it */
 
 struct reader {
     const struct hfi_mem *mem;
-    redisReader *parser;
-    redisReplyObjectFunctions functions; /* hiredis' own, but for the array */
-    void *(*create_array)(const redisReadTask *task, element_count elements);
-    bool refused;       /* too big for us: hiredis reports that as out of memory */
-    size_t reply_bytes; /* fed since the last whole reply */
-    /* whole messages that came before all that the parser has */
-    void *ready[MAX_READY];
+    /* whole messages that came before all that is kept */
+    struct hfi_reply *ready[MAX_READY];
     size_t ready_first, ready_len;
+    /* kept: bytes from `first` on, where a message begins that is scanned so far */
+    char *bytes;
+    size_t first, len, room;
+    struct hfi_reply_scan scan;
 };
 
-static void *create_capped_array(const redisReadTask *task, element_count elements) {
-    const redisReadTask *root = task;
-    int depth = 1;
-    for (; root->parent != NULL; root = root->parent)
-        depth++;
-    struct reader *reader = root->privdata;
-    reader->refused = elements > MAX_REPLY_ELEMENTS || depth > MAX_REPLY_DEPTH;
-    if (reader->refused)
-        return NULL;
-    return reader->create_array(task, elements);
+static void drop_bytes(struct reader *reader) {
+    reader->first = reader->len = 0;
+    if (reader->room <= KEPT_ROOM)
+        return;
+    hfi_free(reader->mem, reader->bytes);
+    reader->bytes = NULL;
+    reader->room = 0;
 }
 
 static void reader_free(void *arg) {
     struct reader *reader = arg;
     while (reader->ready_first < reader->ready_len)
-        hfi_resp_free(reader->ready[reader->ready_first++]);
-    if (reader->parser != NULL)
-        redisReaderFree(reader->parser);
+        free(reader->ready[reader->ready_first++]);
+    hfi_free(reader->mem, reader->bytes);
     hfi_free(reader->mem, reader);
 }
 
 static void *reader_new(const struct hfi_mem *mem) {
     struct reader *reader = hfi_zalloc(mem, sizeof *reader);
-    if (reader == NULL)
-        return NULL;
-    reader->mem = mem;
-    reader->parser = redisReaderCreate();
-    if (reader->parser == NULL) {
-        reader_free(reader);
-        return NULL;
-    }
-    reader->functions = *reader->parser->fn;
-    reader->create_array = reader->functions.createArray;
-    reader->functions.createArray = create_capped_array;
-    reader->parser->fn = &reader->functions;
-    reader->parser->privdata = reader;
+    if (reader != NULL)
+        reader->mem = mem;
     return reader;
 }
 
-/* The parser has no unread bytes. */
-static bool is_idle(const redisReader *parser) {
-    return parser->ridx == -1 && parser->pos == parser->len;
+static void message_free(void *message) {
+    free(message);
 }
 
-/* Parses messages of integers. Returns how many bytes they took. */
-static size_t take_numbers(struct reader *reader, const char *bytes, size_t len) {
-    size_t used = 0, more = 0;
+/* *ret_message NULL: it is not whole yet. `bytes` begin where the message does. */
+static int read_message(struct reader *reader, const char *bytes, size_t len,
+                        struct hfi_reply **ret_message, hf_error *error) {
+    struct hfi_reply_scan *scan = &reader->scan;
+    *ret_message = NULL;
+    switch (hfi_reply_scan(scan, bytes, len)) {
+    case HFI_SCAN_PARTIAL:
+        if (len > HFI_REPLY_MAX_BYTES)
+            return hfi_fail(error, HF_EPROTO, "a reply is longer than %zu bytes",
+                            HFI_REPLY_MAX_BYTES);
+        return HF_OK;
+    case HFI_SCAN_WHOLE:
+        *ret_message = hfi_reply_make(scan, bytes);
+        return *ret_message != NULL ? HF_OK
+                                    : hfi_fail(error, HF_ENOMEM, "out of memory for a reply");
+    case HFI_SCAN_TOO_MANY:
+        return hfi_fail(error, HF_EPROTO, "a reply has too many elements or nesting levels");
+    default:
+        hfi_fail(error, HF_EPROTO, "not a valid reply: %s", scan->why);
+        if (scan->mark != '\0') {
+            hfi_error_quote(error, " (", 2);
+            hfi_error_quote(error, &scan->mark, 1);
+            hfi_error_quote(error, ")", 1);
+        }
+        return HF_EPROTO;
+    }
+}
+
+static void begin_next(struct reader *reader) {
+    memset(&reader->scan, 0, sizeof reader->scan);
+}
+
+/* Makes whole messages from bytes that just came, with none kept. Returns how many they took; what
+ * is wrong with the rest is found again when it is read. */
+static size_t take_whole(struct reader *reader, const char *bytes, size_t len) {
+    size_t used = 0;
+    hf_error ignored;
     if (reader->ready_first == reader->ready_len)
         reader->ready_first = reader->ready_len = 0;
-    while (reader->ready_len < MAX_READY) {
-        void *message = hfi_resp_numbers(bytes + used, len - used, &more);
+    while (used < len && reader->ready_len < MAX_READY) {
+        struct hfi_reply *message = NULL;
+        if (read_message(reader, bytes + used, len - used, &message, &ignored) != HF_OK)
+            begin_next(reader);
         if (message == NULL)
             break;
         reader->ready[reader->ready_len++] = message;
-        used += more;
+        used += reader->scan.pos;
+        begin_next(reader);
     }
     return used;
 }
 
+static bool make_room(struct reader *reader, size_t more) {
+    if (reader->first > 0) {
+        memmove(reader->bytes, reader->bytes + reader->first, reader->len - reader->first);
+        reader->len -= reader->first;
+        reader->first = 0;
+    }
+    if (more <= reader->room - reader->len)
+        return true;
+    size_t room = reader->room < 1024 ? 1024 : reader->room;
+    while (room - reader->len < more)
+        room *= 2;
+    char *grown = hfi_realloc(reader->mem, reader->bytes, room);
+    if (grown == NULL)
+        return false;
+    reader->bytes = grown;
+    reader->room = room;
+    return true;
+}
+
 static int feed(void *arg, const char *bytes, size_t len, hf_error *error) {
     struct reader *reader = arg;
-    size_t used = is_idle(reader->parser) ? take_numbers(reader, bytes, len) : 0;
-    bytes += used;
-    len -= used;
-    if (len == 0)
+    size_t used = reader->first == reader->len ? take_whole(reader, bytes, len) : 0;
+    if (used == len)
         return HF_OK;
-    reader->reply_bytes += len;
-    if (redisReaderFeed(reader->parser, bytes, len) != REDIS_OK)
+    if (!make_room(reader, len - used))
         return hfi_fail(error, HF_ENOMEM, "out of memory for a reply");
-    return HF_OK;
-}
-
-/* The reply cannot be read: the server's fault, or out of memory. */
-static int fail_unread(const struct reader *reader, hf_error *error) {
-    if (reader->refused)
-        return hfi_fail(error, HF_EPROTO, "a reply has too many elements or nesting levels");
-    if (reader->parser->err == REDIS_ERR_OOM)
-        return hfi_fail(error, HF_ENOMEM, "out of memory for a reply");
-    return hfi_fail(error, HF_EPROTO, "not a valid reply: %s", reader->parser->errstr);
-}
-
-/* hiredis searches an unfinished line again from its start whenever more arrives: do not let it
- * for megabytes. */
-static bool is_endless_line(const redisReader *parser) {
-    return parser->len - parser->pos > MAX_LINE_BYTES &&
-           memchr(parser->buf + parser->pos, '\n', MAX_LINE_BYTES) == NULL;
-}
-
-/* The reply is incomplete: is it still within bounds? */
-static int check_length(const struct reader *reader, hf_error *error) {
-    if (reader->reply_bytes > MAX_LINE_BYTES && is_endless_line(reader->parser))
-        return hfi_fail(error, HF_EPROTO, "a line of a reply is longer than %d bytes",
-                        MAX_LINE_BYTES);
-    if (reader->reply_bytes > MAX_REPLY_BYTES)
-        return hfi_fail(error, HF_EPROTO, "a reply is longer than %zu bytes", MAX_REPLY_BYTES);
+    memcpy(reader->bytes + reader->len, bytes + used, len - used);
+    reader->len += len - used;
     return HF_OK;
 }
 
 static int next(void *arg, void **ret_message, hf_error *error) {
     struct reader *reader = arg;
+    struct hfi_reply *message = NULL;
     *ret_message = NULL;
     if (reader->ready_first < reader->ready_len) {
         *ret_message = reader->ready[reader->ready_first++];
         return HF_OK;
     }
-    if (is_idle(reader->parser))
+    if (reader->first == reader->len)
         return HF_OK;
-    if (redisReaderGetReply(reader->parser, ret_message) != REDIS_OK)
-        return fail_unread(reader, error);
-    if (*ret_message == NULL)
-        return check_length(reader, error);
-    reader->reply_bytes = 0;
-    return HF_OK;
+    int err = read_message(reader, reader->bytes + reader->first, reader->len - reader->first,
+                           &message, error);
+    if (message != NULL) {
+        reader->first += reader->scan.pos;
+        begin_next(reader);
+        if (reader->first == reader->len)
+            drop_bytes(reader);
+    }
+    *ret_message = message;
+    return err;
 }
 
 static const char ping[] = "*1\r\n$4\r\nPING\r\n", time_query[] = "*1\r\n$4\r\nTIME\r\n";
 
 #define RESP                                                                                       \
     .reader_new = reader_new, .reader_free = reader_free, .feed = feed, .next = next,              \
-    .message_free = hfi_resp_free, .greet = hfi_resp_greet, .greeted = hfi_resp_greeted,           \
+    .message_free = message_free, .greet = hfi_resp_greet, .greeted = hfi_resp_greeted,            \
     .explain_end = hfi_resp_explain_end, .greeting_free = hfi_resp_greeting_free, .ping = ping,    \
     .ping_len = sizeof ping - 1
 

@@ -1,9 +1,10 @@
-/* RESP2, the protocol of Redis and Valkey. A message is a redisReply. */
+/* RESP2, the protocol of Redis and Valkey. A message is a struct hfi_reply (net/resp/wire). */
 #ifndef HFI_NET_RESP_RESP_H
 #define HFI_NET_RESP_RESP_H
 
 #include "engine/observe.h"
 #include "net/protocol.h"
+#include "net/resp/wire/reply.h"
 
 #include <stdatomic.h>
 
@@ -29,14 +30,6 @@ struct hfi_resp_login {
     int64_t took_over_ms;     /* when it was first found in another's place; 0: it was not */
     atomic_bool memory_known; /* INFO memory was answered or refused */
 };
-
-/* ---- resp_numbers.c ---- */
-
-/* A message of integers only that begins here, and its length in bytes. NULL: another kind,
- * incomplete, or out of memory; then hiredis parses it. */
-void *hfi_resp_numbers(const char *bytes, size_t len, size_t *ret_used);
-/* Frees any message, ours or hiredis'. */
-void hfi_resp_free(void *message);
 
 /* ---- For resp.c and resp_greet.c; `arg` is the greeting ---- */
 

@@ -20,8 +20,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "net/conn/conn.h"
+#include "net/resp/wire/command.h"
+#include "net/resp/wire/reply.h"
 
-#include <hiredis/hiredis.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,13 +52,16 @@ struct greeting {
 
 static bool send_command(struct greeting *greeting, enum sent_command sent_command, int argc,
                          const char **argv) {
-    char *command = NULL;
-    int len = redisFormatCommandArgv(&command, argc, argv, NULL);
-    if (len < 0)
-        return false;
-    bool ok = hfi_conn_send_greeting(greeting->conn, command, (size_t)len);
-    explicit_bzero(command, (size_t)len); /* it may carry the password */
-    redisFreeCommand(command);
+    struct hfi_command command;
+    hfi_command_init(&command, greeting->target->mem);
+    hfi_command_open(&command);
+    for (int i = 0; i < argc; i++)
+        hfi_command_text(&command, argv[i]);
+    hfi_command_close(&command);
+    bool ok = !command.failed && hfi_conn_send_greeting(greeting->conn, command.bytes, command.len);
+    explicit_bzero(command.bytes, command.len); /* it may carry the password */
+    explicit_bzero(command.small, sizeof command.small);
+    hfi_command_clear(&command);
     greeting->sent[greeting->sent_len++] = sent_command;
     return ok;
 }
@@ -120,11 +125,11 @@ int hfi_resp_greet(struct hfi_conn *conn, void **ret_greeting, hf_error *error) 
     return HF_OK;
 }
 
-static bool starts_with(const redisReply *reply, const char *prefix) {
+static bool starts_with(const struct hfi_reply *reply, const char *prefix) {
     return strncmp(reply->str, prefix, strlen(prefix)) == 0;
 }
 
-static int refused(const struct greeting *greeting, const redisReply *reply, int err,
+static int refused(const struct greeting *greeting, const struct hfi_reply *reply, int err,
                    hf_error *error) {
     if (greeting->login->peer != HFI_PEER_SENTINEL)
         hfi_fail(error, err, "the server refused: ");
@@ -151,7 +156,8 @@ static bool info_value(const char *info, const char *line, char *ret, size_t siz
 }
 
 /* A server that hides its mode is accepted. */
-static int check_mode(const struct greeting *greeting, const redisReply *reply, hf_error *error) {
+static int check_mode(const struct greeting *greeting, const struct hfi_reply *reply,
+                      hf_error *error) {
     char mode[16];
     if (!info_value(reply->str, "\nredis_mode:", mode, sizeof mode) &&
         !info_value(reply->str, "\nserver_mode:", mode, sizeof mode)) /* Valkey 8 */
@@ -166,8 +172,8 @@ static int check_mode(const struct greeting *greeting, const redisReply *reply, 
     return HF_OK;
 }
 
-static int check_version(const redisReply *reply, hf_error *error) {
-    if (reply->type != REDIS_REPLY_STRING)
+static int check_version(const struct hfi_reply *reply, hf_error *error) {
+    if (reply->type != HFI_REPLY_STRING)
         return hfi_fail(error, HF_EPROTO, "invalid reply to INFO");
     const char *found = strstr(reply->str, "redis_version:");
     int major = 0, minor = 0;
@@ -205,11 +211,11 @@ static void note_take_over(const struct greeting *greeting, struct hfi_server *f
 }
 
 /* A connection does not outlive its server, so this holds for every command sent on it. */
-static void note_server(struct greeting *greeting, const redisReply *reply) {
+static void note_server(struct greeting *greeting, const struct hfi_reply *reply) {
     struct hfi_server *server = &greeting->login->server;
     struct hfi_server found;
     char up_s[24];
-    if (reply->type != REDIS_REPLY_STRING ||
+    if (reply->type != HFI_REPLY_STRING ||
         !info_value(reply->str, "\nuptime_in_seconds:", up_s, sizeof up_s) ||
         !info_value(reply->str, "\nrun_id:", found.run_id, sizeof found.run_id)) {
         server->run_id[0] = '\0';
@@ -222,10 +228,9 @@ static void note_server(struct greeting *greeting, const redisReply *reply) {
 }
 
 /* Locks have a lease, so every policy but noeviction may evict them. Logged once per login. */
-static void check_memory(struct greeting *greeting, const redisReply *reply) {
+static void check_memory(struct greeting *greeting, const struct hfi_reply *reply) {
     char limit[24], policy[32];
-    if (atomic_exchange(&greeting->login->memory_known, true) ||
-        reply->type != REDIS_REPLY_STRING ||
+    if (atomic_exchange(&greeting->login->memory_known, true) || reply->type != HFI_REPLY_STRING ||
         !info_value(reply->str, "\nmaxmemory:", limit, sizeof limit) ||
         !info_value(reply->str, "\nmaxmemory_policy:", policy, sizeof policy) ||
         strcmp(limit, "0") == 0 || strcmp(policy, "noeviction") == 0)
@@ -237,26 +242,25 @@ static void check_memory(struct greeting *greeting, const redisReply *reply) {
 }
 
 /* A server that does not know AUTH repeats its arguments: that would print the password. */
-static bool repeats_password(const struct greeting *greeting, const redisReply *reply) {
+static bool repeats_password(const struct greeting *greeting, const struct hfi_reply *reply) {
     const char *password = greeting->login->password;
-    return reply->type == REDIS_REPLY_ERROR && !starts_with(reply, "WRONGPASS") &&
-           password != NULL && password[0] != '\0' && strstr(reply->str, password) != NULL;
+    return reply->type == HFI_REPLY_ERROR && !starts_with(reply, "WRONGPASS") && password != NULL &&
+           password[0] != '\0' && strstr(reply->str, password) != NULL;
 }
 
-static int check_role(const redisReply *reply, hf_error *error) {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements == 0 ||
-        reply->element[0]->type != REDIS_REPLY_STRING)
+static int check_role(const struct hfi_reply *reply, hf_error *error) {
+    if (reply->type != HFI_REPLY_ARRAY || reply->elements == 0 ||
+        reply->element[0]->type != HFI_REPLY_STRING)
         return hfi_fail(error, HF_EPROTO, "invalid reply to ROLE");
     if (strcmp(reply->element[0]->str, "master") == 0)
         return HF_OK;
     return hfi_fail(error, HF_EREFUSED, "this is a replica, not the primary");
 }
 
-static int read_time(struct hfi_conn *conn, const redisReply *reply, int64_t sent_ms,
+static int read_time(struct hfi_conn *conn, const struct hfi_reply *reply, int64_t sent_ms,
                      hf_error *error) {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-        reply->element[0]->type != REDIS_REPLY_STRING ||
-        reply->element[1]->type != REDIS_REPLY_STRING)
+    if (reply->type != HFI_REPLY_ARRAY || reply->elements != 2 ||
+        reply->element[0]->type != HFI_REPLY_STRING || reply->element[1]->type != HFI_REPLY_STRING)
         return hfi_fail(error, HF_EPROTO, "invalid reply to TIME");
     long long seconds = strtoll(reply->element[0]->str, NULL, 10);
     long long micros = strtoll(reply->element[1]->str, NULL, 10);
@@ -272,7 +276,7 @@ void hfi_resp_queried(struct hfi_conn *conn, const void *message, int64_t sent_m
 }
 
 /* Errors of a proxy, not of a busy server. */
-static bool is_unknown_command(const redisReply *reply) {
+static bool is_unknown_command(const struct hfi_reply *reply) {
     static const char *const words[] = {"unknown command", "unsupported", "not supported",
                                         "invalid request"};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
@@ -283,7 +287,7 @@ static bool is_unknown_command(const redisReply *reply) {
 
 /* HF_OK: the greeting goes on without this command. */
 static int weigh_refusal(struct greeting *greeting, enum sent_command sent_command,
-                         const redisReply *reply, hf_error *error) {
+                         const struct hfi_reply *reply, hf_error *error) {
     /* Not replies: servers send these two to any new connection before they close it. */
     if (starts_with(reply, "ERR max number of clients"))
         return refused(greeting, reply, HF_EUNREACH, error);
@@ -315,13 +319,13 @@ static int weigh_refusal(struct greeting *greeting, enum sent_command sent_comma
 
 int hfi_resp_greeted(void *arg, const void *message, bool *ret_done, hf_error *error) {
     struct greeting *greeting = arg;
-    const redisReply *reply = message;
+    const struct hfi_reply *reply = message;
     enum sent_command sent_command = greeting->sent[greeting->answered];
     if (sent_command == SENT_AUTH && repeats_password(greeting, reply))
         return hfi_fail(error, HF_EPERM, "the server does not support passwords (AUTH)");
     *ret_done = ++greeting->answered == greeting->sent_len;
     hfi_error_clear(&greeting->refusal);
-    if (reply->type == REDIS_REPLY_ERROR) {
+    if (reply->type == HFI_REPLY_ERROR) {
         refused(greeting, reply, HF_EUNREACH, &greeting->refusal);
         return weigh_refusal(greeting, sent_command, reply, error);
     }

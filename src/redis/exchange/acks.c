@@ -52,12 +52,12 @@ static size_t write_wait(void *arg, unsigned want, char *to) {
                             many, ms_len, ms);
 }
 
-static bool is_about(const redisReply *reply, const char *text) {
+static bool is_about(const struct hfi_reply *reply, const char *text) {
     return memmem(reply->str, reply->len, text, strlen(text)) != NULL;
 }
 
 /* A server demoted to replica replies UNBLOCKED: no acks. */
-static int64_t read_refusal(const redisReply *reply, hf_error *error) {
+static int64_t read_refusal(const struct hfi_reply *reply, hf_error *error) {
     enum hfi_remedy remedy;
     int err = hfi_error_of_reply(reply, error, &remedy);
     if (err == HF_EPERM)
@@ -69,15 +69,15 @@ static int64_t read_refusal(const redisReply *reply, hf_error *error) {
 }
 
 static int64_t read_wait(void *arg, const void *message, hf_error *error) {
-    const redisReply *reply = message;
+    const struct hfi_reply *reply = message;
     (void)arg;
-    if (reply->type == REDIS_REPLY_ERROR)
+    if (reply->type == HFI_REPLY_ERROR)
         return read_refusal(reply, error);
-    if (reply->type == REDIS_REPLY_INTEGER)
+    if (reply->type == HFI_REPLY_INTEGER)
         return reply->integer > 0 ? reply->integer : 0;
-    bool both = reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
-                reply->element[0]->type == REDIS_REPLY_INTEGER &&
-                reply->element[1]->type == REDIS_REPLY_INTEGER;
+    bool both = reply->type == HFI_REPLY_ARRAY && reply->elements == 2 &&
+                reply->element[0]->type == HFI_REPLY_INTEGER &&
+                reply->element[1]->type == HFI_REPLY_INTEGER;
     return both && reply->element[0]->integer > 0 && reply->element[1]->integer > 0
                ? reply->element[1]->integer
                : 0;
@@ -87,19 +87,19 @@ const struct hfi_ack_batch_ops hfi_acks_batch = {.write = write_wait, .read = re
 
 /* ---- Replies with a write to confirm ---- */
 
-static bool is_one(const redisReply *reply, size_t i) {
-    return reply->element[i]->type == REDIS_REPLY_INTEGER && reply->element[i]->integer == 1;
+static bool is_one(const struct hfi_reply *reply, size_t i) {
+    return reply->element[i]->type == HFI_REPLY_INTEGER && reply->element[i]->integer == 1;
 }
 
 bool hfi_acks_of_one(const void *message) {
-    const redisReply *reply = message;
+    const struct hfi_reply *reply = message;
     return hfi_is_done(reply) ||
-           (reply->type == REDIS_REPLY_ARRAY && reply->elements > 1 && is_one(reply, 0));
+           (reply->type == HFI_REPLY_ARRAY && reply->elements > 1 && is_one(reply, 0));
 }
 
 bool hfi_acks_of_many(const void *message) {
-    const redisReply *reply = message;
-    if (reply->type != REDIS_REPLY_ARRAY)
+    const struct hfi_reply *reply = message;
+    if (reply->type != HFI_REPLY_ARRAY)
         return false;
     for (size_t i = 0; i + 1 < reply->elements; i++)
         if (is_one(reply, i))

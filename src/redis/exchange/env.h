@@ -6,9 +6,9 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "engine/engine.h"
+#include "net/resp/wire/command.h"
 #include "redis/exchange/idempotency.h"
 #include "redis/route/route.h"
-#include "redis/wire/command.h"
 #include "redis/wire/names.h"
 
 #define HFI_ASK_NUMBER_LEN 32 /* length of a survey's id */
@@ -46,6 +46,7 @@ struct hfi_redis {
 
     struct hfi_poll_batch *poll_batch;
     struct hfi_late_copies *late_copies;
+    struct hfi_announcements *announcements; /* of losses: ours, and those of others */
 
     /* The keeper's thread only. */
     struct hfi_link renewals;                      /* in progress */

@@ -384,7 +384,7 @@ static enum hfi_progress lost(struct hfi_exchange *x, int err, const hf_error *r
     return pause_until(x, x->quiet_until_ms);
 }
 
-static enum hfi_progress refused(struct hfi_exchange *x, const redisReply *reply) {
+static enum hfi_progress refused(struct hfi_exchange *x, const struct hfi_reply *reply) {
     int err;
     enum hfi_retry_when help = hfi_exchange_on_error(x, reply, &err);
     if (help == HFI_RETRY_NEVER)
@@ -396,8 +396,8 @@ static enum hfi_progress refused(struct hfi_exchange *x, const redisReply *reply
     return back_off(x);
 }
 
-static enum hfi_progress answered(struct hfi_exchange *x, const redisReply *reply) {
-    if (reply->type == REDIS_REPLY_ERROR)
+static enum hfi_progress answered(struct hfi_exchange *x, const struct hfi_reply *reply) {
+    if (reply->type == HFI_REPLY_ERROR)
         return refused(x, reply);
     x->tries = x->turns = 0;
     if (x->script == NULL || x->repeatable) {

@@ -9,12 +9,11 @@
 
 #include "engine/engine.h"
 #include "net/conn/conn.h"
-#include "redis/wire/command.h"
+#include "net/resp/wire/command.h"
+#include "net/resp/wire/reply.h"
 #include "redis/wire/errors.h"
 #include "redis/wire/script.h"
 #include "task/task.h"
-
-#include <hiredis/hiredis.h>
 
 /* The engine's event bits. Successive copies of a command alternate between REPLY_A and REPLY_B. So
  * a stale event of an abandoned copy is not taken for the reply to the next one. */
@@ -153,8 +152,8 @@ int64_t hfi_exchange_in_doubt_until_ms(const struct hfi_exchange *x);
 
 /* The reply to one of the commands of the last copy: the last is 0, the one in front of it 1, and
  * so on. NULL: there were fewer. */
-static inline const redisReply *hfi_exchange_reply_of(const struct hfi_exchange *x,
-                                                      unsigned from_last) {
+static inline const struct hfi_reply *hfi_exchange_reply_of(const struct hfi_exchange *x,
+                                                            unsigned from_last) {
     const struct hfi_req *req = x->req;
     while (req != NULL && from_last-- > 0)
         req = req->front;
@@ -162,7 +161,7 @@ static inline const redisReply *hfi_exchange_reply_of(const struct hfi_exchange 
 }
 
 /* The reply of a finished exchange that succeeded. */
-static inline const redisReply *hfi_exchange_reply(const struct hfi_exchange *x) {
+static inline const struct hfi_reply *hfi_exchange_reply(const struct hfi_exchange *x) {
     return hfi_exchange_reply_of(x, x->reply_at);
 }
 
@@ -188,7 +187,7 @@ enum hfi_retry_when { HFI_RETRY_NEVER, HFI_RETRY_AT_ONCE, HFI_RETRY_LATER };
 
 /* Handles an error reply: whether to resend the command, to x->ask_at or to the node that the route
  * names. Without a retry, *ret_err is the error, and its text is in x->error. */
-enum hfi_retry_when hfi_exchange_on_error(struct hfi_exchange *x, const redisReply *reply,
+enum hfi_retry_when hfi_exchange_on_error(struct hfi_exchange *x, const struct hfi_reply *reply,
                                           int *ret_err);
 /* A server could not be reached: if it never was, adds the likely reason to the error. */
 void hfi_exchange_advise(struct hfi_exchange *x);

@@ -55,7 +55,7 @@ static enum hfi_retry_when redirected(struct hfi_exchange *x, const struct hfi_r
 }
 
 /* The script was stopped at an unknown place, and may have changed something. */
-static bool stopped_half_way(const struct hfi_exchange *x, const redisReply *reply) {
+static bool stopped_half_way(const struct hfi_exchange *x, const struct hfi_reply *reply) {
     static const char text[] = "non local key";
     return x->script != NULL && !x->asks && hfi_route_has_slots(x->redis->route) &&
            memmem(reply->str, reply->len, text, strlen(text)) != NULL;
@@ -65,13 +65,14 @@ static enum hfi_retry_when later(const struct hfi_exchange *x, enum hfi_remedy r
     return hfi_exchange_is_transient(x, remedy) ? HFI_RETRY_LATER : HFI_RETRY_NEVER;
 }
 
-static bool is_down(const redisReply *reply) {
+static bool is_down(const struct hfi_reply *reply) {
     return strncmp(reply->str, "CLUSTERDOWN", 11) == 0;
 }
 
 /* Has the route check for a better node: after READONLY, and in a cluster also after LOADING (it
  * may have restarted and lost its role) or CLUSTERDOWN. */
-static void doubt_node(struct hfi_exchange *x, const redisReply *reply, enum hfi_remedy remedy) {
+static void doubt_node(struct hfi_exchange *x, const struct hfi_reply *reply,
+                       enum hfi_remedy remedy) {
     struct hfi_route *route = x->redis->route;
     if (remedy == HFI_REMEDY_ELSEWHERE ||
         (hfi_route_has_slots(route) && (remedy == HFI_REMEDY_WAIT || is_down(reply))))
@@ -80,7 +81,8 @@ static void doubt_node(struct hfi_exchange *x, const redisReply *reply, enum hfi
 
 /* By default a whole cluster stops when a part of it fails. With a single address, say that it is a
  * replica's. */
-static void add_advice(struct hfi_exchange *x, const redisReply *reply, enum hfi_remedy remedy) {
+static void add_advice(struct hfi_exchange *x, const struct hfi_reply *reply,
+                       enum hfi_remedy remedy) {
     static const char coverage[] = " (with cluster-require-full-coverage no, the other slots "
                                    "stay available)";
     static const char replica[] = " (this is a replica, not the primary)";
@@ -91,7 +93,7 @@ static void add_advice(struct hfi_exchange *x, const redisReply *reply, enum hfi
         hfi_error_quote(x->error, replica, strlen(replica));
 }
 
-enum hfi_retry_when hfi_exchange_on_error(struct hfi_exchange *x, const redisReply *reply,
+enum hfi_retry_when hfi_exchange_on_error(struct hfi_exchange *x, const struct hfi_reply *reply,
                                           int *ret_err) {
     enum hfi_remedy remedy;
     struct hfi_redirect redirect;
@@ -125,13 +127,13 @@ enum hfi_retry_when hfi_exchange_on_error(struct hfi_exchange *x, const redisRep
 
 bool hfi_exchange_was_left(const struct hfi_exchange *x) {
     struct hfi_route *route = x->redis->route;
-    const redisReply *reply = x->req->reply;
+    const struct hfi_reply *reply = x->req->reply;
     if (hfi_node_is_retired(x->node))
         return true;
     /* An error reply is true from any node. A reply behind ASKING does not match the slot map. A
      * command that runs once has run there, and moved along with the slot if anything did. */
     return hfi_route_has_slots(route) && x->name != NULL && !x->asking && !x->once &&
-           reply->type != REDIS_REPLY_ERROR &&
+           reply->type != HFI_REPLY_ERROR &&
            route->ops->node(route, x->name, x->name_len) != x->node;
 }
 

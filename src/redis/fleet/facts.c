@@ -45,12 +45,12 @@ static const char *const scripted[] = {"time", "exists", "hexists", "hmget",   "
 /* ---- Reading replies. False: out of memory ---- */
 
 /* Lines of "field:value". */
-static bool read_info(struct hfi_call *call, const redisReply *reply, const char *name,
+static bool read_info(struct hfi_call *call, const struct hfi_reply *reply, const char *name,
                       hf_facts *facts) {
     const char *line = reply->str, *end = reply->str + reply->len;
     (void)call;
     (void)name;
-    while (reply->type == REDIS_REPLY_STRING && line < end) {
+    while (reply->type == HFI_REPLY_STRING && line < end) {
         const char *newline = memchr(line, '\n', (size_t)(end - line));
         const char *stop = newline != NULL ? newline : end;
         const char *colon = memchr(line, ':', (size_t)(stop - line));
@@ -67,11 +67,11 @@ static bool read_info(struct hfi_call *call, const redisReply *reply, const char
 }
 
 /* A name and its value, or nothing: the server does not know the parameter. */
-static bool read_config(struct hfi_call *call, const redisReply *reply, const char *name,
+static bool read_config(struct hfi_call *call, const struct hfi_reply *reply, const char *name,
                         hf_facts *facts) {
     (void)call;
-    bool known = reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
-                 reply->element[1]->type == REDIS_REPLY_STRING;
+    bool known = reply->type == HFI_REPLY_ARRAY && reply->elements == 2 &&
+                 reply->element[1]->type == HFI_REPLY_STRING;
     return hfi_facts_add_text(facts, "config.", name, known ? reply->element[1]->str : NULL,
                               "the server does not know the parameter");
 }
@@ -83,13 +83,12 @@ static int64_t wall_us(void) {
 }
 
 /* The server read its clock at some time after the command was sent. */
-static bool read_clock(struct hfi_call *call, const redisReply *reply, const char *name,
+static bool read_clock(struct hfi_call *call, const struct hfi_reply *reply, const char *name,
                        hf_facts *facts) {
     const struct hfi_exchange *x = &hfi_state_of(call)->exchange;
     (void)name;
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-        reply->element[0]->type != REDIS_REPLY_STRING ||
-        reply->element[1]->type != REDIS_REPLY_STRING)
+    if (reply->type != HFI_REPLY_ARRAY || reply->elements != 2 ||
+        reply->element[0]->type != HFI_REPLY_STRING || reply->element[1]->type != HFI_REPLY_STRING)
         return true;
     int64_t took_ms = hfi_now_ms() - x->sent_ms;
     int64_t there_us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
@@ -99,27 +98,27 @@ static bool read_clock(struct hfi_call *call, const redisReply *reply, const cha
            hfi_facts_add_number(facts, "clock.uncertain_ms", took_ms / 2 + 1);
 }
 
-static bool read_may(struct hfi_call *call, const redisReply *reply, const char *name,
+static bool read_may(struct hfi_call *call, const struct hfi_reply *reply, const char *name,
                      hf_facts *facts) {
     (void)call;
     (void)reply;
     return hfi_facts_add_text(facts, "may.", name, "yes", NULL);
 }
 
-static bool read_acl_probe(struct hfi_call *call, const redisReply *reply, const char *name,
+static bool read_acl_probe(struct hfi_call *call, const struct hfi_reply *reply, const char *name,
                            hf_facts *facts) {
     bool fine = read_may(call, reply, name, facts);
-    size_t len = reply->type == REDIS_REPLY_ARRAY ? reply->elements : 0;
+    size_t len = reply->type == HFI_REPLY_ARRAY ? reply->elements : 0;
     for (size_t i = 0; i < len && i < sizeof scripted / sizeof scripted[0] && fine; i++) {
-        const redisReply *one = reply->element[i];
-        bool may = one->type == REDIS_REPLY_STRING && one->len == 0;
+        const struct hfi_reply *one = reply->element[i];
+        bool may = one->type == HFI_REPLY_STRING && one->len == 0;
         fine = hfi_facts_add_text(facts, "may.script.", scripted[i], may ? "yes" : NULL,
-                                  one->type == REDIS_REPLY_STRING ? one->str : "no answer");
+                                  one->type == HFI_REPLY_STRING ? one->str : "no answer");
     }
     return fine;
 }
 
-static bool read_has(struct hfi_call *call, const redisReply *reply, const char *name,
+static bool read_has(struct hfi_call *call, const struct hfi_reply *reply, const char *name,
                      hf_facts *facts) {
     (void)call;
     (void)reply;
@@ -135,7 +134,8 @@ static bool read_has(struct hfi_call *call, const redisReply *reply, const char 
 static const struct step {
     const char *group, *name; /* of the fact, if the command is refused */
     const char *args[6];
-    bool (*read)(struct hfi_call *call, const redisReply *reply, const char *name, hf_facts *facts);
+    bool (*read)(struct hfi_call *call, const struct hfi_reply *reply, const char *name,
+                 hf_facts *facts);
     bool misspelt; /* on purpose: a server that has the command complains of the syntax only */
 } steps[] = {
     {"may.", "info", {"INFO"}, read_info, false},

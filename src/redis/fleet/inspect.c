@@ -65,13 +65,13 @@ static void succeed(struct hfi_call *call) {
 }
 
 /* The reply of a step; NULL: the call is over. */
-static const redisReply *step_reply(struct hfi_call *call, int type) {
+static const struct hfi_reply *step_reply(struct hfi_call *call, enum hfi_reply_type type) {
     const struct hfi_exchange *x = &hfi_state_of(call)->exchange;
     if (x->err != HF_OK) {
         hfi_call_finish(call, x->err);
         return NULL;
     }
-    const redisReply *reply = hfi_exchange_reply(x);
+    const struct hfi_reply *reply = hfi_exchange_reply(x);
     if (reply->type != type) {
         hfi_call_fail_proto(call);
         return NULL;
@@ -121,7 +121,7 @@ static char *describe(const char *name, size_t len, const char *uuid_in_name) {
 }
 
 /* The first connection whose name contains the uuid; NULL: none. */
-static char *find_connection(const redisReply *list, const char *uuid) {
+static char *find_connection(const struct hfi_reply *list, const char *uuid) {
     const char *line = list->str, *end = list->str + list->len;
     while (line < end) {
         const char *newline = memchr(line, '\n', (size_t)(end - line));
@@ -135,7 +135,7 @@ static char *find_connection(const redisReply *list, const char *uuid) {
     return NULL;
 }
 
-static void add_connections(const redisReply *list, hf_holder **owners, size_t len) {
+static void add_connections(const struct hfi_reply *list, hf_holder **owners, size_t len) {
     for (size_t i = 0; i < len; i++)
         if (strlen(owners[i]->owner) >= UUID_LEN)
             owners[i]->connection = find_connection(list, owners[i]->owner);
@@ -145,7 +145,7 @@ static void listed(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     const struct hfi_exchange *x = &state->exchange;
     const hf_lock_info *info = state->u.info;
-    if (x->err == HF_OK && hfi_exchange_reply(x)->type == REDIS_REPLY_STRING) {
+    if (x->err == HF_OK && hfi_exchange_reply(x)->type == HFI_REPLY_STRING) {
         add_connections(hfi_exchange_reply(x), info->holders, info->holders_len);
         add_connections(hfi_exchange_reply(x), info->waiters, info->waiters_len);
     }
@@ -173,7 +173,7 @@ static bool may_have_queue(const hf_lock_info *info) {
     return info->kind == HF_FOUND_PLAIN || info->kind == HF_FOUND_FREE;
 }
 
-static char *copy_of(const redisReply *text) {
+static char *copy_of(const struct hfi_reply *text) {
     char *copy = malloc(text->len + 1);
     if (copy != NULL) {
         memcpy(copy, text->str, text->len);
@@ -183,7 +183,7 @@ static char *copy_of(const redisReply *text) {
 }
 
 /* NULL: out of memory. */
-static hf_holder *new_holder(const redisReply *owner, int64_t count) {
+static hf_holder *new_holder(const struct hfi_reply *owner, int64_t count) {
     hf_holder *holder = calloc(1, sizeof *holder);
     if (holder == NULL)
         return NULL;
@@ -196,12 +196,12 @@ static hf_holder *new_holder(const redisReply *owner, int64_t count) {
 }
 
 /* HF_OK, HF_EPROTO, HF_ENOMEM. */
-static int read_queue(const redisReply *line, hf_lock_info *info) {
+static int read_queue(const struct hfi_reply *line, hf_lock_info *info) {
     info->waiters = calloc(line->elements + 1, sizeof *info->waiters);
     if (info->waiters == NULL)
         return HF_ENOMEM;
     for (size_t i = 0; i < line->elements; i++) {
-        if (line->element[i]->type != REDIS_REPLY_STRING)
+        if (line->element[i]->type != HFI_REPLY_STRING)
             return HF_EPROTO;
         hf_holder *waiter = new_holder(line->element[i], 0);
         if (waiter == NULL)
@@ -218,7 +218,7 @@ static void got_queue(struct hfi_call *call) {
     const struct hfi_exchange *x = &state->exchange;
     hf_lock_info *info = state->u.info;
     int err = HF_OK;
-    if (x->err == HF_OK && hfi_exchange_reply(x)->type == REDIS_REPLY_ARRAY)
+    if (x->err == HF_OK && hfi_exchange_reply(x)->type == HFI_REPLY_ARRAY)
         err = read_queue(hfi_exchange_reply(x), info);
     if (err == HF_ENOMEM) {
         hfi_call_fail(call, err, "out of memory");
@@ -249,7 +249,7 @@ static void write_queue_query(struct hfi_exchange *x, int64_t not_after_ms,
 
 static void timed(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
-    const redisReply *reply = step_reply(call, REDIS_REPLY_INTEGER);
+    const struct hfi_reply *reply = step_reply(call, HFI_REPLY_INTEGER);
     if (reply == NULL)
         return;
     state->u.info->ttl_ms = reply->integer;
@@ -266,13 +266,13 @@ static void write_ttl(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_c
 
 /* ---- HGETALL ---- */
 
-static bool is_mode(const redisReply *field) {
+static bool is_mode(const struct hfi_reply *field) {
     return field->len == 4 && memcmp(field->str, "mode", 4) == 0;
 }
 
 /* Adds one field. False: its value is not a count, so this is not a lock. */
-static bool add_holder(hf_lock_info *info, const redisReply *field, const redisReply *value,
-                       bool *ret_failed) {
+static bool add_holder(hf_lock_info *info, const struct hfi_reply *field,
+                       const struct hfi_reply *value, bool *ret_failed) {
     char *end;
     long long count = strtoll(value->str, &end, 10);
     if (end == value->str || end != value->str + value->len || count < 0)
@@ -285,7 +285,7 @@ static bool add_holder(hf_lock_info *info, const redisReply *field, const redisR
 }
 
 /* HF_OK, HF_EPROTO, HF_ENOMEM; info->kind says what was found. */
-static int read_fields(const redisReply *fields, hf_lock_info *info) {
+static int read_fields(const struct hfi_reply *fields, hf_lock_info *info) {
     if (fields->elements % 2 != 0)
         return HF_EPROTO;
     info->kind = fields->elements == 0 ? HF_FOUND_FREE : HF_FOUND_PLAIN;
@@ -293,9 +293,9 @@ static int read_fields(const redisReply *fields, hf_lock_info *info) {
     if (info->holders == NULL)
         return HF_ENOMEM;
     for (size_t i = 0; i < fields->elements; i += 2) {
-        const redisReply *field = fields->element[i], *value = fields->element[i + 1];
+        const struct hfi_reply *field = fields->element[i], *value = fields->element[i + 1];
         bool failed = false;
-        if (field->type != REDIS_REPLY_STRING || value->type != REDIS_REPLY_STRING)
+        if (field->type != HFI_REPLY_STRING || value->type != HFI_REPLY_STRING)
             return HF_EPROTO;
         if (is_mode(field))
             info->kind = strcmp(value->str, "write") == 0 ? HF_FOUND_WRITE : HF_FOUND_READ;
@@ -312,7 +312,7 @@ static int read_fields(const redisReply *fields, hf_lock_info *info) {
 static void got_fields(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     hf_lock_info *info = state->u.info;
-    const redisReply *reply = step_reply(call, REDIS_REPLY_ARRAY);
+    const struct hfi_reply *reply = step_reply(call, HFI_REPLY_ARRAY);
     if (reply == NULL)
         return;
     int err = read_fields(reply, info);
@@ -344,8 +344,8 @@ static void write_fields(struct hfi_exchange *x, int64_t not_after_ms,
 static void got_leases(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     const struct hfi_exchange *x = &state->exchange;
-    const redisReply *reply = x->err == HF_OK ? hfi_exchange_reply(x) : NULL;
-    if (reply != NULL && reply->type == REDIS_REPLY_INTEGER && reply->integer == 1)
+    const struct hfi_reply *reply = x->err == HF_OK ? hfi_exchange_reply(x) : NULL;
+    if (reply != NULL && reply->type == HFI_REPLY_INTEGER && reply->integer == 1)
         state->u.info->kind = HF_FOUND_PERMITS;
     hfi_call_send(call, NULL, write_ttl, timed);
 }
@@ -358,8 +358,8 @@ static void write_leases(struct hfi_exchange *x, int64_t not_after_ms,
     hfi_name_taken_permits(&x->redis->names, call->name, call->name_len, command);
 }
 
-static bool is_integer(const redisReply *reply) {
-    if (reply->type != REDIS_REPLY_STRING)
+static bool is_integer(const struct hfi_reply *reply) {
+    if (reply->type != HFI_REPLY_STRING)
         return false;
     char *end;
     errno = 0;
@@ -368,13 +368,13 @@ static bool is_integer(const redisReply *reply) {
 }
 
 /* Any string is the token of a string lock, if that is what the caller looks for. */
-static bool is_string_lock(const struct hfi_call_state *state, const redisReply *reply) {
-    return reply->type == REDIS_REPLY_STRING &&
+static bool is_string_lock(const struct hfi_call_state *state, const struct hfi_reply *reply) {
+    return reply->type == HFI_REPLY_STRING &&
            (state->call->kind->stamped || hfi_string_is_ours(reply));
 }
 
 /* Other libraries' tokens may be any bytes. */
-static char *printable(const redisReply *token) {
+static char *printable(const struct hfi_reply *token) {
     static const char digits[] = "0123456789abcdef";
     char *text = malloc(4 * token->len + 1), *to = text;
     if (text == NULL)
@@ -394,7 +394,7 @@ static char *printable(const redisReply *token) {
     return text;
 }
 
-static void got_token(struct hfi_call *call, const redisReply *token) {
+static void got_token(struct hfi_call *call, const struct hfi_reply *token) {
     hf_lock_info *info = hfi_state_of(call)->u.info;
     info->kind = HF_FOUND_STRING;
     info->holders = calloc(1, sizeof *info->holders);
@@ -452,7 +452,7 @@ static const char *type_of(const char *reply) {
 static void got_type(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     hf_lock_info *info = state->u.info;
-    const redisReply *reply = step_reply(call, REDIS_REPLY_STATUS);
+    const struct hfi_reply *reply = step_reply(call, HFI_REPLY_STATUS);
     if (reply == NULL)
         return;
     info->words = type_of(reply->str);

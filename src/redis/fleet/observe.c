@@ -3,6 +3,7 @@
  */
 #include "redis/fleet/observe.h"
 
+#include "redis/fleet/announcements.h"
 #include "redis/fleet/name_listener.h"
 #include "redis/ops/break_channel.h"
 #include "redis/ops/call.h"
@@ -19,5 +20,7 @@ const struct hfi_observe_ops hfi_redis_observe = {
              [HFI_OBSERVE_FLEET] = hfi_survey},
     .subscribe = hfi_subscribe,
     .listen = hfi_break_channel_subscribe,
+    .announce = hfi_announce,
+    .is_announcing = hfi_is_announcing,
     .identity = identity,
 };

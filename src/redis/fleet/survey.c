@@ -16,6 +16,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "redis/fleet/announcements.h"
 #include "redis/fleet/observe.h"
 
 #include <stdio.h>
@@ -41,6 +42,11 @@ static void succeed(struct hfi_call *call) {
     struct hfi_redis_survey *survey = hfi_survey_of(call);
     hfi_survey_stop_asking(call);
     hfi_survey_note_cut(survey);
+    if ((call->wanted & HF_WANT_TIMES) != 0 &&
+        !hfi_announcements_copy(hfi_redis_of(call->engine)->announcements, survey->findings)) {
+        hfi_call_fail(call, HF_ENOMEM, "out of memory");
+        return;
+    }
     survey->findings->subscribers_known = survey->subscribers_known && !survey->subscribers_unknown;
     survey->findings->taken_ms = hfi_now_ms();
     survey->findings->took_ms = survey->findings->taken_ms - survey->begun_ms;
@@ -197,5 +203,7 @@ void hfi_survey(struct hfi_call *call) {
         hfi_call_fail(call, HF_ENOMEM, "out of memory");
         return;
     }
+    if ((call->wanted & HF_WANT_TIMES) != 0)
+        hfi_hear_announcements(call->engine);
     list_connections(call);
 }

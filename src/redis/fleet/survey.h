@@ -108,9 +108,9 @@ void hfi_survey_stop_asking(struct hfi_call *call);
 
 /* Adds the script's reply for a name to the findings. False: out of memory. */
 bool hfi_survey_read_hash(struct hfi_redis_survey *survey, struct hfi_survey_name name,
-                          const redisReply *reply);
+                          const struct hfi_reply *reply);
 bool hfi_survey_read_permits(struct hfi_redis_survey *survey, struct hfi_survey_name name,
-                             const redisReply *reply);
+                             const struct hfi_reply *reply);
 
 /* Reads all locks, groups and permits. */
 void hfi_survey_scan(struct hfi_call *call, hfi_survey_step *next);

@@ -209,7 +209,7 @@ static void asked(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     struct hfi_redis_survey *survey = state->u.survey;
     const struct hfi_exchange *x = &state->exchange;
-    const redisReply *reply = x->err == HF_OK ? hfi_exchange_reply(x) : NULL;
+    const struct hfi_reply *reply = x->err == HF_OK ? hfi_exchange_reply(x) : NULL;
     bool over = x->err == HF_ECLOSED || x->err == HF_ECANCELED;
     if (x->err != HF_OK && !over && ask_at_next(call))
         return;
@@ -221,7 +221,7 @@ static void asked(struct hfi_call *call) {
         hfi_call_finish(call, x->err);
         return;
     }
-    if (reply != NULL && reply->type == REDIS_REPLY_INTEGER && reply->integer >= 0) {
+    if (reply != NULL && reply->type == HFI_REPLY_INTEGER && reply->integer >= 0) {
         /* a cluster node counts its own subscribers only, so its count is not used */
         survey->findings->subscribers = survey->nodes_len > 0 ? INT64_MAX : reply->integer;
         survey->asked_ms = hfi_now_ms();

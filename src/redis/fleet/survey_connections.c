@@ -64,7 +64,7 @@ static bool add_connection(struct hfi_redis_survey *survey, const char *line, si
 }
 
 /* False: out of memory. */
-static bool read_connections(struct hfi_redis_survey *survey, const redisReply *list) {
+static bool read_connections(struct hfi_redis_survey *survey, const struct hfi_reply *list) {
     const char *line = list->str, *end = list->str + list->len;
     while (line < end && !survey->connections_cut) {
         const char *newline = memchr(line, '\n', (size_t)(end - line));
@@ -125,12 +125,12 @@ static void got_subscribers(struct hfi_call *call) {
     const struct hfi_exchange *x = &hfi_state_of(call)->exchange;
     struct hfi_redis_survey *survey = hfi_survey_of(call);
     struct hfi_found_connection *connection;
-    const redisReply *reply = x->err == HF_OK ? hfi_exchange_reply(x) : NULL;
+    const struct hfi_reply *reply = x->err == HF_OK ? hfi_exchange_reply(x) : NULL;
     if (x->err == HF_ECLOSED || x->err == HF_ECANCELED) {
         hfi_survey_failed(call);
         return;
     }
-    if (reply == NULL || reply->type != REDIS_REPLY_ARRAY) {
+    if (reply == NULL || reply->type != HFI_REPLY_ARRAY) {
         /* any connection with a subscription counts as one that should answer */
         survey->subscribers_unknown = true;
         survey->next(call);
@@ -138,9 +138,9 @@ static void got_subscribers(struct hfi_call *call) {
     }
     for (size_t i = 0; i < HERE_MAX && (connection = next_of(survey, &survey->uncounted)) != NULL;
          i++) {
-        const redisReply *subscribers =
+        const struct hfi_reply *subscribers =
             2 * i + 1 < reply->elements ? reply->element[2 * i + 1] : NULL;
-        connection->listens = subscribers == NULL || subscribers->type != REDIS_REPLY_INTEGER ||
+        connection->listens = subscribers == NULL || subscribers->type != HFI_REPLY_INTEGER ||
                               subscribers->integer > 0;
         survey->subscribers += connection->listens;
     }
@@ -175,14 +175,14 @@ static void conclude(struct hfi_call *call, bool known, const char *text) {
 }
 
 /* The reply to a list; NULL: the survey went on without it, or is over. */
-static const redisReply *list_of(struct hfi_call *call) {
+static const struct hfi_reply *list_of(struct hfi_call *call) {
     const struct hfi_exchange *x = &hfi_state_of(call)->exchange;
     if (x->err != HF_OK && !hfi_is_withheld(x->err) && x->err != HF_EPROTO) {
         hfi_survey_failed(call);
         return NULL;
     }
-    const redisReply *reply = x->err == HF_OK ? hfi_exchange_reply(x) : NULL;
-    if (reply == NULL || reply->type != REDIS_REPLY_STRING) {
+    const struct hfi_reply *reply = x->err == HF_OK ? hfi_exchange_reply(x) : NULL;
+    if (reply == NULL || reply->type != HFI_REPLY_STRING) {
         conclude(call, false,
                  x->err == HF_EPROTO ? "the reply to CLIENT LIST is too long"
                                      : "CLIENT LIST is refused");
@@ -251,8 +251,8 @@ static void list_some(struct hfi_call *call) {
 /* A number in the reply to INFO; -1: it is not there. */
 static int64_t info_of(struct hfi_call *call, const char *field) {
     const struct hfi_exchange *x = &hfi_state_of(call)->exchange;
-    const redisReply *reply = x->err == HF_OK ? hfi_exchange_reply(x) : NULL;
-    if (reply == NULL || reply->type != REDIS_REPLY_STRING)
+    const struct hfi_reply *reply = x->err == HF_OK ? hfi_exchange_reply(x) : NULL;
+    if (reply == NULL || reply->type != HFI_REPLY_STRING)
         return -1;
     const char *at = memmem(reply->str, reply->len, field, strlen(field));
     return at != NULL ? strtoll(at + strlen(field), NULL, 10) : -1;

@@ -32,9 +32,9 @@ static bool is_uuid(const char *at) {
 }
 
 /* "uuid:number", perhaps followed by ":write", which is not a part of the owner. */
-static bool read_owner(const redisReply *field, struct hfi_found_owner *ret) {
+static bool read_owner(const struct hfi_reply *field, struct hfi_found_owner *ret) {
     static const char write[] = ":write";
-    if (field->type != REDIS_REPLY_STRING)
+    if (field->type != HFI_REPLY_STRING)
         return false;
     size_t len = field->len, write_len = sizeof write - 1;
     ret->writes = len > write_len && memcmp(field->str + len - write_len, write, write_len) == 0;
@@ -50,28 +50,27 @@ static bool read_owner(const redisReply *field, struct hfi_found_owner *ret) {
     return true;
 }
 
-static bool read_count(const redisReply *value, int64_t *ret) {
+static bool read_count(const struct hfi_reply *value, int64_t *ret) {
     char *end;
-    if (value->type != REDIS_REPLY_STRING)
+    if (value->type != HFI_REPLY_STRING)
         return false;
     errno = 0;
     *ret = strtoll(value->str, &end, 10);
     return errno == 0 && end != value->str && end == value->str + value->len && *ret > 0;
 }
 
-static bool is_mode(const redisReply *field) {
-    return field->type == REDIS_REPLY_STRING && field->len == 4 &&
-           memcmp(field->str, "mode", 4) == 0;
+static bool is_mode(const struct hfi_reply *field) {
+    return field->type == HFI_REPLY_STRING && field->len == 4 && memcmp(field->str, "mode", 4) == 0;
 }
 
 /* False: not a lock. */
-static bool read_holders(const redisReply *fields, struct hfi_found_lock *lock) {
+static bool read_holders(const struct hfi_reply *fields, struct hfi_found_lock *lock) {
     for (size_t i = 0; i + 1 < fields->elements && lock->owners_len < HFI_SURVEY_OWNERS_MAX;
          i += 2) {
-        const redisReply *field = fields->element[i], *value = fields->element[i + 1];
+        const struct hfi_reply *field = fields->element[i], *value = fields->element[i + 1];
         struct hfi_found_owner *owner = &lock->owners[lock->owners_len];
         if (is_mode(field)) {
-            if (value->type != REDIS_REPLY_STRING)
+            if (value->type != HFI_REPLY_STRING)
                 return false;
             lock->kind = strcmp(value->str, "write") == 0 ? HFI_FOUND_WRITE : HFI_FOUND_READ;
             continue;
@@ -83,7 +82,7 @@ static bool read_holders(const redisReply *fields, struct hfi_found_lock *lock) 
     return lock->owners_len > 0;
 }
 
-static void read_queue(const redisReply *queue, struct hfi_found_lock *lock) {
+static void read_queue(const struct hfi_reply *queue, struct hfi_found_lock *lock) {
     for (size_t i = 0; i < queue->elements && i < HFI_SURVEY_OWNERS_MAX; i++) {
         struct hfi_found_owner *owner = &lock->owners[lock->owners_len];
         if (!read_owner(queue->element[i], owner))
@@ -123,11 +122,11 @@ static void keep_or_drop(struct hfi_redis_survey *survey, struct hfi_found_lock 
     free(lock);
 }
 
-static bool are_integers(const redisReply *reply, size_t len) {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < len)
+static bool are_integers(const struct hfi_reply *reply, size_t len) {
+    if (reply->type != HFI_REPLY_ARRAY || reply->elements < len)
         return false;
     for (size_t i = 0; i < len; i++)
-        if (reply->element[i]->type != REDIS_REPLY_INTEGER)
+        if (reply->element[i]->type != HFI_REPLY_INTEGER)
             return false;
     return true;
 }
@@ -137,11 +136,11 @@ static int64_t between(int64_t least, int64_t number, int64_t most) {
 }
 
 /* -1: it never ends, or the server does not say. */
-static int64_t time_in(const redisReply *integer) {
+static int64_t time_in(const struct hfi_reply *integer) {
     return between(-1, integer->integer, MOST);
 }
 
-static int64_t number_in(const redisReply *integer) {
+static int64_t number_in(const struct hfi_reply *integer) {
     return between(0, integer->integer, MOST);
 }
 
@@ -150,16 +149,17 @@ static int64_t number_in(const redisReply *integer) {
 /* {ttl, holders, queued, subscribers, fields and values, fair queue} */
 enum { LOCK_TTL, LOCK_HOLDERS, LOCK_QUEUED, LOCK_LISTENERS, LOCK_FIELDS, LOCK_QUEUE, LOCK_LEN };
 
-static bool is_lock(const redisReply *reply) {
+static bool is_lock(const struct hfi_reply *reply) {
     return are_integers(reply, LOCK_FIELDS) && reply->elements == LOCK_LEN &&
-           reply->element[LOCK_FIELDS]->type == REDIS_REPLY_ARRAY &&
-           reply->element[LOCK_QUEUE]->type == REDIS_REPLY_ARRAY;
+           reply->element[LOCK_FIELDS]->type == HFI_REPLY_ARRAY &&
+           reply->element[LOCK_QUEUE]->type == HFI_REPLY_ARRAY;
 }
 
 /* False: out of memory. */
 static bool add_lock(struct hfi_redis_survey *survey, struct hfi_survey_name name,
-                     const redisReply *reply) {
-    const redisReply *fields = reply->element[LOCK_FIELDS], *queue = reply->element[LOCK_QUEUE];
+                     const struct hfi_reply *reply) {
+    const struct hfi_reply *fields = reply->element[LOCK_FIELDS],
+                           *queue = reply->element[LOCK_QUEUE];
     struct hfi_found_lock *lock =
         new_lock(name, HFI_FOUND_PLAIN, fields->elements / 2 + queue->elements);
     if (lock == NULL)
@@ -184,20 +184,20 @@ static bool add_lock(struct hfi_redis_survey *survey, struct hfi_survey_name nam
 enum { REPLY_TTL, REPLY_LISTENERS, REPLY_LEFT_OUT, REPLY_AVAILABLE, REPLY_OWNERS };
 enum { OWNER, OWNER_COUNT, OWNER_LEFT_MS, OWNER_LEN };
 
-static bool is_owners_reply(const redisReply *reply) {
+static bool is_owners_reply(const struct hfi_reply *reply) {
     if (!are_integers(reply, REPLY_OWNERS) || (reply->elements - REPLY_OWNERS) % OWNER_LEN != 0)
         return false;
     for (size_t i = REPLY_OWNERS; i < reply->elements; i += OWNER_LEN)
-        if (reply->element[i + OWNER]->type != REDIS_REPLY_STRING ||
-            reply->element[i + OWNER_COUNT]->type != REDIS_REPLY_INTEGER ||
+        if (reply->element[i + OWNER]->type != HFI_REPLY_STRING ||
+            reply->element[i + OWNER_COUNT]->type != HFI_REPLY_INTEGER ||
             reply->element[i + OWNER_COUNT]->integer <= 0 ||
-            reply->element[i + OWNER_LEFT_MS]->type != REDIS_REPLY_INTEGER)
+            reply->element[i + OWNER_LEFT_MS]->type != HFI_REPLY_INTEGER)
             return false;
     return true;
 }
 
 /* As clients report it: 32 digits. */
-static bool read_id(const redisReply *member, struct hfi_found_owner *ret) {
+static bool read_id(const struct hfi_reply *member, struct hfi_found_owner *ret) {
     static const char digits[] = "0123456789abcdef";
     bool text = member->len == 2 * (size_t)ID_LEN;
     if (!text && member->len != ID_LEN)
@@ -215,8 +215,8 @@ static bool read_id(const redisReply *member, struct hfi_found_owner *ret) {
 /* False: out of memory. */
 static bool add_owners_reply(struct hfi_redis_survey *survey, struct hfi_survey_name name,
                              enum hfi_found_kind kind,
-                             bool (*read_name)(const redisReply *, struct hfi_found_owner *),
-                             const redisReply *reply) {
+                             bool (*read_name)(const struct hfi_reply *, struct hfi_found_owner *),
+                             const struct hfi_reply *reply) {
     size_t len = (reply->elements - REPLY_OWNERS) / OWNER_LEN;
     struct hfi_found_lock *lock = new_lock(name, kind, len);
     if (lock == NULL)
@@ -227,7 +227,7 @@ static bool add_owners_reply(struct hfi_redis_survey *survey, struct hfi_survey_
     lock->available = between(-1, reply->element[REPLY_AVAILABLE]->integer, INT64_MAX);
     bool good = true;
     for (size_t i = 0; i < len && i < HFI_SURVEY_OWNERS_MAX && good; i++) {
-        redisReply *const *fields = reply->element + REPLY_OWNERS + i * OWNER_LEN;
+        struct hfi_reply *const *fields = reply->element + REPLY_OWNERS + i * OWNER_LEN;
         struct hfi_found_owner *owner = &lock->owners[lock->owners_len++];
         good = read_name(fields[OWNER], owner);
         owner->count = fields[OWNER_COUNT]->integer;
@@ -240,7 +240,7 @@ static bool add_owners_reply(struct hfi_redis_survey *survey, struct hfi_survey_
 /* ---- Any name ---- */
 
 bool hfi_survey_read_hash(struct hfi_redis_survey *survey, struct hfi_survey_name name,
-                          const redisReply *reply) {
+                          const struct hfi_reply *reply) {
     if (is_lock(reply))
         return add_lock(survey, name, reply);
     if (is_owners_reply(reply))
@@ -249,7 +249,7 @@ bool hfi_survey_read_hash(struct hfi_redis_survey *survey, struct hfi_survey_nam
 }
 
 bool hfi_survey_read_permits(struct hfi_redis_survey *survey, struct hfi_survey_name name,
-                             const redisReply *reply) {
+                             const struct hfi_reply *reply) {
     return !is_owners_reply(reply) ||
            add_owners_reply(survey, name, HFI_FOUND_PERMITS, read_id, reply);
 }

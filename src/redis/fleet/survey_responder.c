@@ -19,6 +19,7 @@
 #include "base/json.h"
 #include "engine/observe.h"
 #include "net/driver/keeper.h"
+#include "redis/fleet/announcements.h"
 #include "redis/ops/call.h"
 
 #include <stdio.h>
@@ -27,6 +28,7 @@
 #define GAP_MS 100
 #define SPREAD_MS 50
 #define NOTED_MAX 4
+#define ANNOUNCE_MS 1000
 #define REFUSED_MAX 32 /* in one burst; refilled by one per GAP_MS */
 
 struct query {
@@ -46,6 +48,10 @@ struct hfi_survey_responder {
     hf_error error;
     struct hfi_waiter here; /* subscribed to the client's own channel */
     bool answering, stopped, warned, shown;
+    struct hfi_waiter others; /* subscribed to the losses that others announce */
+    bool hears;
+    bool announces; /* what it sends is no answer, but an announcement of the losses up to: */
+    unsigned announced;
 
     pthread_mutex_t mtx; /* guards below */
     struct query notes[NOTED_MAX];
@@ -118,7 +124,51 @@ void hfi_survey_responder_subscribe(struct hfi_survey_responder *answers, bool o
     answers->shown = on;
 }
 
+/* ---- Announcements of others ---- */
+
+static size_t channel_of_losses(const struct hfi_redis *redis, char to[HFI_ANNOUNCE_CHANNEL_SIZE]) {
+    return (size_t)snprintf(to, HFI_ANNOUNCE_CHANNEL_SIZE, HFI_ANNOUNCE_CHANNEL "%d", redis->db);
+}
+
+static void note_announcement(struct hfi_waiter *waiter, const char *message, size_t len) {
+    struct hfi_survey_responder *answers =
+        HFI_CONTAINER(waiter, struct hfi_survey_responder, others);
+    hfi_announcements_note(answers->redis->announcements, message, len);
+}
+
+static const struct hfi_listener others_listener = {
+    .on_message = note_announcement,
+    .refused = "the server refuses " HFI_TELL_CHANNEL "*, so losses that clients announce are not "
+               "counted; allow the channels",
+};
+
+static void hear_others(struct hfi_survey_responder *answers) {
+    char channel[HFI_ANNOUNCE_CHANNEL_SIZE];
+    bool subscribed = false;
+    if (answers->hears || !atomic_load(&answers->redis->announcements->heard))
+        return;
+    answers->hears =
+        hfi_pubsub_join(hfi_node_learnt(answers->node)->pubsub, &answers->others, &answers->task,
+                        channel, channel_of_losses(answers->redis, channel),
+                        &subscribed) == HF_OK; /* without memory, the next event tries again */
+}
+
+void hfi_survey_responder_wake(struct hfi_survey_responder *answers) {
+    hfi_task_post(&answers->task, HFI_EVENT_MESSAGE);
+}
+
 /* ---- Sending ---- */
+
+static void write_announcement(struct hfi_exchange *x, int64_t not_after_ms,
+                               struct hfi_command *command) {
+    const struct hfi_survey_responder *answers =
+        HFI_CONTAINER(x, struct hfi_survey_responder, exchange);
+    char channel[HFI_ANNOUNCE_CHANNEL_SIZE];
+    (void)not_after_ms;
+    hfi_command_text(command, "PUBLISH");
+    hfi_command_bytes(command, channel, channel_of_losses(answers->redis, channel));
+    hfi_command_bytes(command, answers->json.text, answers->json.len);
+}
 
 static void write_publish(struct hfi_exchange *x, int64_t not_after_ms,
                           struct hfi_command *command) {
@@ -136,6 +186,18 @@ static void clear_text(struct hfi_survey_responder *answers) {
     answers->json = (struct hfi_json){0};
 }
 
+/* What was given up is announced again when a server is reached (hfi_announcements_retry()). */
+static void end_announcement(struct hfi_survey_responder *answers, bool told) {
+    struct hfi_announcements *announcements = answers->redis->announcements;
+    const struct hfi_engine_events *engine_events = answers->redis->engine_events;
+    answers->announces = false;
+    announcements->sending = false;
+    announcements->untold = announcements->untold || !told;
+    atomic_store(&announcements->done, answers->announced);
+    if (engine_events != NULL && !hfi_is_announcing(&answers->redis->base))
+        engine_events->announced(engine_events->arg);
+}
+
 static void answered(struct hfi_survey_responder *answers) {
     struct hfi_redis *redis = answers->redis;
     if (answers->exchange.err == HF_EPERM && !answers->warned) {
@@ -144,19 +206,25 @@ static void answered(struct hfi_survey_responder *answers) {
                 "cannot answer a survey: this user may not publish on " HFI_TELL_CHANNEL
                 "*, so surveys show this client as silent; allow the channel");
     }
+    bool told = answers->exchange.err == HF_OK || answers->exchange.err == HF_EPERM;
     hfi_exchange_end(&answers->exchange);
     clear_text(answers);
     answers->answering = false;
+    if (answers->announces)
+        end_announcement(answers, told);
 }
 
 static void send_answer(struct hfi_survey_responder *answers) {
     struct hfi_exchange *x = &answers->exchange;
-    int64_t end_ms = hfi_now_ms() + answers->redis->cmd_timeout_ms;
+    int64_t limit_ms = answers->redis->cmd_timeout_ms;
+    if (answers->announces) /* hf_close() may wait for it */
+        limit_ms = hfi_min_ms(limit_ms, ANNOUNCE_MS);
+    int64_t end_ms = hfi_now_ms() + limit_ms;
     *x = (struct hfi_exchange){.redis = answers->redis,
                                .task = &answers->task,
                                .lane = HFI_LANE_KEEPER,
                                .retry = HFI_RETRY_NONE,
-                               .write = write_publish,
+                               .write = answers->announces ? write_announcement : write_publish,
                                .limit_ms = end_ms,
                                .reach_until_ms = end_ms,
                                .silence_ms = HFI_NEVER,
@@ -213,6 +281,30 @@ static bool write_answer(struct hfi_survey_responder *answers, bool refuse) {
            engine_events->reporter->report(engine_events->arg, &request, &answers->json);
 }
 
+/* Of all nodes' responders the first that runs announces: the route chooses the server. False:
+ * there is nothing to announce, or it is being done. */
+static bool begin_announcement(struct hfi_survey_responder *answers) {
+    struct hfi_redis *redis = answers->redis;
+    struct hfi_announcements *announcements = redis->announcements;
+    const struct hfi_engine_events *engine_events = redis->engine_events;
+    const struct hfi_report_request request = {.wanted = HF_WANT_NUMBERS,
+                                               .client_name = redis->client_name,
+                                               .prefix = "",
+                                               .asker_prefix = "",
+                                               .pattern = ""};
+    if (announcements->sending || !hfi_is_announcing(&redis->base))
+        return false;
+    announcements->sending = answers->announces = true;
+    answers->announced = atomic_load(&announcements->due);
+    hfi_json_begin(&answers->json, redis->mem, HFI_ANNOUNCE_BYTES);
+    if (engine_events != NULL &&
+        engine_events->reporter->report(engine_events->arg, &request, &answers->json))
+        return true;
+    clear_text(answers);
+    end_announcement(answers, true); /* there is nothing to tell, or no memory */
+    return false;
+}
+
 /* In a cluster a question arrives by each node; it is answered once. */
 static bool is_answered(const struct hfi_survey_responder *answers) {
     return memcmp(answers->redis->answered, answers->current.asked.number, HFI_ASK_NUMBER_LEN) == 0;
@@ -225,6 +317,9 @@ static void run(struct hfi_task *task, unsigned events) {
     if (answers->answering && hfi_exchange_step(&answers->exchange, events) == HFI_FINISHED)
         answered(answers);
     bool refuse;
+    hear_others(answers);
+    while (!answers->answering && begin_announcement(answers))
+        send_answer(answers);
     while (!answers->answering && take_question(answers, &refuse)) {
         if (is_answered(answers))
             continue;
@@ -268,6 +363,8 @@ int hfi_survey_responder_new(struct hfi_redis *redis, struct hfi_node *node,
     answers->alarm.fire = alarm_fired;
     answers->here.listener = &listener;
     answers->here.lazy = true;
+    answers->others.listener = &others_listener;
+    answers->others.lazy = true;
     pthread_mutex_init(&answers->mtx, NULL);
     hfi_task_init(&answers->task, hfi_keeper_exec(redis->keeper), run, destroy);
     *ret = answers;
@@ -278,11 +375,16 @@ void hfi_survey_responder_stop(struct hfi_survey_responder *answers) {
     if (answers == NULL || answers->stopped)
         return;
     hfi_survey_responder_subscribe(answers, false);
+    if (answers->hears)
+        hfi_pubsub_leave(&answers->others);
+    answers->hears = false;
     answers->stopped = true;
     hfi_alarm_clear(answers->task.exec, &answers->alarm);
     if (answers->answering)
         hfi_exchange_end(&answers->exchange);
     clear_text(answers);
+    if (answers->announces)
+        end_announcement(answers, false);
 }
 
 void hfi_survey_responder_free(struct hfi_survey_responder *answers) {

@@ -51,6 +51,10 @@ void hfi_survey_responder_subscribe(struct hfi_survey_responder *answers, bool o
 size_t hfi_survey_responder_here(const struct hfi_redis *redis, const char *id,
                                  char to[HFI_HERE_SIZE]);
 
+/* There may be a loss to announce, or announcements to subscribe to (announcements.h). Any
+ * thread. */
+void hfi_survey_responder_wake(struct hfi_survey_responder *answers);
+
 /* A message has arrived; brief. Any thread. */
 void hfi_survey_responder_on_message(struct hfi_survey_responder *answers, const char *message,
                                      size_t len);

@@ -30,10 +30,10 @@ struct hfi_survey_pass {
     void (*write_match)(const struct hfi_names *names, const struct hfi_call *call,
                         struct hfi_command *command);
     /* The names to which this key may belong. */
-    size_t (*names_of)(const redisReply *key, struct hfi_survey_name ret[NAMES_OF_A_KEY]);
+    size_t (*names_of)(const struct hfi_reply *key, struct hfi_survey_name ret[NAMES_OF_A_KEY]);
     const struct hfi_script *script;
     bool (*read)(struct hfi_redis_survey *survey, struct hfi_survey_name name,
-                 const redisReply *reply);
+                 const struct hfi_reply *reply);
     const struct hfi_survey_pass *next;
 };
 
@@ -73,7 +73,7 @@ static void write_pattern(const struct hfi_names *names, const struct hfi_call *
     memcpy(room, call->name_len > 0 ? call->name : "*", pattern_len);
 }
 
-static size_t name_itself(const redisReply *key, struct hfi_survey_name ret[NAMES_OF_A_KEY]) {
+static size_t name_itself(const struct hfi_reply *key, struct hfi_survey_name ret[NAMES_OF_A_KEY]) {
     ret[0] = (struct hfi_survey_name){.bytes = key->str, .len = key->len};
     return 1;
 }
@@ -91,7 +91,7 @@ static void write_ending(const struct hfi_names *names, const struct hfi_call *c
 }
 
 /* "{a}:timeout" may belong to "a" or to "{a}"; "a:timeout" to none. The script finds out. */
-static size_t names_before_ending(const redisReply *key,
+static size_t names_before_ending(const struct hfi_reply *key,
                                   struct hfi_survey_name ret[NAMES_OF_A_KEY]) {
     size_t ending = strlen(of_permits), found = 0;
     if (key->len <= ending || memcmp(key->str + key->len - ending, of_permits, ending) != 0)
@@ -135,9 +135,9 @@ static struct hfi_survey_name next_name(const struct hfi_redis_survey *survey, s
     return name;
 }
 
-static bool is_unread(const redisReply *answer) {
+static bool is_unread(const struct hfi_reply *answer) {
     const long long unread = -1; /* as in the scripts */
-    return answer->type == REDIS_REPLY_INTEGER && answer->integer == unread;
+    return answer->type == HFI_REPLY_INTEGER && answer->integer == unread;
 }
 
 /* The script answers for the first name at least, and for others if there is time. */
@@ -149,8 +149,8 @@ static void got_names(struct hfi_call *call) {
         hfi_survey_failed(call);
         return;
     }
-    const redisReply *reply = hfi_answer_of(call);
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements == 0) {
+    const struct hfi_reply *reply = hfi_answer_of(call);
+    if (reply->type != HFI_REPLY_ARRAY || reply->elements == 0) {
         hfi_call_fail_proto(call);
         return;
     }
@@ -207,11 +207,11 @@ static bool is_wanted(const struct hfi_call *call, const struct hfi_names *names
 
 /* Writes the wanted names of a key, each behind its length, unless `to` is NULL; returns their
  * size. */
-static size_t put_names(struct hfi_call *call, const redisReply *key, char *to) {
+static size_t put_names(struct hfi_call *call, const struct hfi_reply *key, char *to) {
     const struct hfi_names *names = &hfi_state_of(call)->exchange.redis->names;
     struct hfi_survey_name of[NAMES_OF_A_KEY];
     size_t room = 0;
-    size_t len = key->type == REDIS_REPLY_STRING ? hfi_survey_of(call)->pass->names_of(key, of) : 0;
+    size_t len = key->type == HFI_REPLY_STRING ? hfi_survey_of(call)->pass->names_of(key, of) : 0;
     for (size_t i = 0; i < len; i++) {
         if (!is_wanted(call, names, of[i]))
             continue;
@@ -225,7 +225,7 @@ static size_t put_names(struct hfi_call *call, const redisReply *key, char *to) 
 }
 
 /* False: out of memory. */
-static bool keep_names(struct hfi_call *call, const redisReply *keys) {
+static bool keep_names(struct hfi_call *call, const struct hfi_reply *keys) {
     struct hfi_redis_survey *survey = hfi_survey_of(call);
     size_t room = 0;
     for (size_t i = 0; i < keys->elements; i++)
@@ -247,11 +247,11 @@ static void scanned(struct hfi_call *call) {
         hfi_survey_failed(call);
         return;
     }
-    const redisReply *reply = hfi_answer_of(call);
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-        reply->element[0]->type != REDIS_REPLY_STRING ||
+    const struct hfi_reply *reply = hfi_answer_of(call);
+    if (reply->type != HFI_REPLY_ARRAY || reply->elements != 2 ||
+        reply->element[0]->type != HFI_REPLY_STRING ||
         reply->element[0]->len >= sizeof survey->cursor ||
-        reply->element[1]->type != REDIS_REPLY_ARRAY) {
+        reply->element[1]->type != HFI_REPLY_ARRAY) {
         hfi_call_fail_proto(call);
         return;
     }

@@ -46,12 +46,12 @@ void hfi_counter_write_get(const struct hfi_redis *redis, const struct hfi_call 
     hfi_name_key(&redis->names, call->name, call->name_len, command);
 }
 
-int hfi_counter_read_get(const redisReply *reply, int64_t *ret_value) {
-    if (reply->type == REDIS_REPLY_NIL) {
+int hfi_counter_read_get(const struct hfi_reply *reply, int64_t *ret_value) {
+    if (reply->type == HFI_REPLY_NIL) {
         *ret_value = 0;
         return HF_OK;
     }
-    if (reply->type != REDIS_REPLY_STRING)
+    if (reply->type != HFI_REPLY_STRING)
         return HF_EPROTO;
     if (reply->len == 0 || (reply->str[0] != '-' && (reply->str[0] < '0' || reply->str[0] > '9')))
         return HF_EWRONGTYPE;
@@ -64,7 +64,7 @@ int hfi_counter_read_get(const redisReply *reply, int64_t *ret_value) {
     return HF_OK;
 }
 
-int hfi_counter_read_pair(const redisReply *reply, int64_t *ret_code, int64_t *ret_number) {
+int hfi_counter_read_pair(const struct hfi_reply *reply, int64_t *ret_code, int64_t *ret_number) {
     if (reply->elements != 3)
         return HF_EPROTO;
     int64_t code = reply->element[0]->integer;
@@ -75,7 +75,7 @@ int hfi_counter_read_pair(const redisReply *reply, int64_t *ret_code, int64_t *r
     return HF_OK;
 }
 
-int hfi_counter_read_done(const struct hfi_call *call, const redisReply *reply,
+int hfi_counter_read_done(const struct hfi_call *call, const struct hfi_reply *reply,
                           struct hfi_object_op_reply *ret) {
     int64_t code, number;
     (void)call;
@@ -87,7 +87,7 @@ int hfi_counter_read_done(const struct hfi_call *call, const redisReply *reply,
     return HF_OK;
 }
 
-int hfi_counter_read_number(const struct hfi_call *call, const redisReply *reply,
+int hfi_counter_read_number(const struct hfi_call *call, const struct hfi_reply *reply,
                             struct hfi_object_op_reply *ret) {
     int64_t code;
     (void)call;

@@ -21,14 +21,14 @@ void hfi_counter_add_channel(const struct hfi_redis *redis, const struct hfi_cal
  * is HF_EWRONGTYPE. */
 void hfi_counter_write_get(const struct hfi_redis *redis, const struct hfi_call *call,
                            int64_t not_after_ms, struct hfi_command *command);
-int hfi_counter_read_get(const redisReply *reply, int64_t *ret_value);
+int hfi_counter_read_get(const struct hfi_reply *reply, int64_t *ret_value);
 
 /* Replies of scripts: {1 done, 2 done but the publish was refused, 0 not done; a number; the time}.
  * `_done` returns the first, `_number` the second. */
-int hfi_counter_read_pair(const redisReply *reply, int64_t *ret_code, int64_t *ret_number);
-int hfi_counter_read_done(const struct hfi_call *call, const redisReply *reply,
+int hfi_counter_read_pair(const struct hfi_reply *reply, int64_t *ret_code, int64_t *ret_number);
+int hfi_counter_read_done(const struct hfi_call *call, const struct hfi_reply *reply,
                           struct hfi_object_op_reply *ret);
-int hfi_counter_read_number(const struct hfi_call *call, const redisReply *reply,
+int hfi_counter_read_number(const struct hfi_call *call, const struct hfi_reply *reply,
                             struct hfi_object_op_reply *ret);
 
 #endif

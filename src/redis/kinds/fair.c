@@ -95,7 +95,7 @@ static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *
 
 /* If we are queued: zero, the holder's lease, the position, our arrival number, the time in us,
  * when to attempt again, and the time. All other replies are the plain lock's. */
-static int read_acquire(const struct hfi_call *call, const redisReply *reply,
+static int read_acquire(const struct hfi_call *call, const struct hfi_reply *reply,
                         struct hfi_acquire_answer *ret) {
     if (reply->elements != ANSWER_WAIT_LEN) {
         int err = hfi_plain_read_acquire(call, reply, ret);
@@ -131,7 +131,8 @@ static void write_give_up(const struct hfi_redis *redis, const struct hfi_call *
     hfi_command_number(command, call->count);
 }
 
-static int read_release(int64_t count, const redisReply *reply, struct hfi_release_answer *ret) {
+static int read_release(int64_t count, const struct hfi_reply *reply,
+                        struct hfi_release_answer *ret) {
     int err = hfi_plain_read_release(count, reply, ret);
     if (err == HF_OK && ret->verdict == HFI_RELEASED)
         ret->more = ret->count == ANSWER_MORE;
@@ -141,7 +142,7 @@ static int read_release(int64_t count, const redisReply *reply, struct hfi_relea
 }
 
 /* Also the reply of fair_hand_over.lua. */
-static int read_give_up(const redisReply *reply, struct hfi_release_answer *ret) {
+static int read_give_up(const struct hfi_reply *reply, struct hfi_release_answer *ret) {
     if (reply->elements != 3 || reply->element[0]->integer < 0 ||
         reply->element[0]->integer > ANSWER_UNDONE_MAX)
         return HF_EPROTO;
@@ -162,7 +163,7 @@ static void write_break(const struct hfi_redis *redis, const struct hfi_call *ca
 
 /* Its second number has two meanings: -1 or 0 as for the plain lock, plus 2 if there is more to
  * sweep. */
-static int read_break(const redisReply *reply, struct hfi_break_reply *ret) {
+static int read_break(const struct hfi_reply *reply, struct hfi_break_reply *ret) {
     int err = hfi_plain_read_break(reply, ret);
     if (err != HF_OK || !ret->broken)
         return err;
@@ -208,6 +209,7 @@ static const struct hfi_redis_kind fair = {
     .channel = channel,
     .waiting = &hfi_wait_fair_queue,
     .renewer = &hfi_renewer_hash,
+    .lease = &hfi_script_lease,
     .give_up = &hfi_script_fair_give_up,
     .write_give_up = write_give_up,
     .read_give_up = read_give_up,

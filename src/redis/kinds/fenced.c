@@ -38,7 +38,7 @@ static void write_extend(const struct hfi_redis *redis, const struct hfi_call *c
 }
 
 /* If acquired: one, the count, the token and the time. All other replies are the plain lock's. */
-static int read_acquire(const struct hfi_call *call, const redisReply *reply,
+static int read_acquire(const struct hfi_call *call, const struct hfi_reply *reply,
                         struct hfi_acquire_answer *ret) {
     if (reply->elements != 4) {
         int err = hfi_plain_read_acquire(call, reply, ret);
@@ -69,6 +69,7 @@ static const struct hfi_redis_kind fenced = {
     .waiting = &hfi_wait_subscribe,
     .yields_after_release = true,
     .renewer = &hfi_renewer_hash,
+    .lease = &hfi_script_lease,
     .extend = &hfi_script_fenced_extend,
     .write_extend = write_extend,
 };

@@ -170,11 +170,11 @@ static void write_probe(const struct hfi_redis *redis, const struct hfi_renewal_
 }
 
 /* A field has its holder. */
-static bool is_there(const struct hfi_renewal_item *item, const redisReply *reply) {
-    if (reply->type != REDIS_REPLY_ARRAY)
+static bool is_there(const struct hfi_renewal_item *item, const struct hfi_reply *reply) {
+    if (reply->type != HFI_REPLY_ARRAY)
         return false;
     for (size_t i = 0; i < reply->elements; i++)
-        if (reply->element[i]->type != REDIS_REPLY_STRING ||
+        if (reply->element[i]->type != HFI_REPLY_STRING ||
             reply->element[i]->len != item->owner_len ||
             memcmp(reply->element[i]->str, item->owner, item->owner_len) != 0)
             return false;
@@ -204,15 +204,15 @@ static void drop_seen(struct hfi_call *call) {
 static void write_break(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
     const struct hfi_call_state *state = hfi_state_around(x);
     const struct values values = values_of(state->call);
-    const redisReply *seen = state->u.break_holds.seen->reply;
+    const struct hfi_reply *seen = state->u.break_holds.seen->reply;
     hfi_command_text(command, "1");
     add_key(x->redis, &values, command);
     hfi_command_number(command, not_after_ms);
     add_channel(x->redis, state->call, command);
     hfi_break_channel_publish(x->redis, command);
     for (size_t i = 0; i < values.len; i++) {
-        const redisReply *owner = seen->element[i];
-        if (owner->type != REDIS_REPLY_STRING)
+        const struct hfi_reply *owner = seen->element[i];
+        if (owner->type != HFI_REPLY_STRING)
             continue;
         hfi_command_bytes(command, field_at(&values, i), HFI_FIELD_LEN);
         hfi_command_bytes(command, owner->str, owner->len);
@@ -249,15 +249,14 @@ static void broken(struct hfi_call *call) {
 }
 
 /* *ret_any: at least one of the values has an owner. False: malformed reply. */
-static bool read_holders(const redisReply *reply, size_t len, bool *ret_any) {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != len)
+static bool read_holders(const struct hfi_reply *reply, size_t len, bool *ret_any) {
+    if (reply->type != HFI_REPLY_ARRAY || reply->elements != len)
         return false;
     *ret_any = false;
     for (size_t i = 0; i < len; i++) {
-        if (reply->element[i]->type != REDIS_REPLY_STRING &&
-            reply->element[i]->type != REDIS_REPLY_NIL)
+        if (reply->element[i]->type != HFI_REPLY_STRING && reply->element[i]->type != HFI_REPLY_NIL)
             return false;
-        *ret_any |= reply->element[i]->type == REDIS_REPLY_STRING;
+        *ret_any |= reply->element[i]->type == HFI_REPLY_STRING;
     }
     return true;
 }
@@ -320,7 +319,7 @@ static void got_inspected(struct hfi_call *call) {
         hfi_call_finish(call, x->err);
         return;
     }
-    const redisReply *reply = hfi_exchange_reply(x);
+    const struct hfi_reply *reply = hfi_exchange_reply(x);
     if (reply->elements != ANSWERS || reply->element[HELD]->integer < 0 ||
         reply->element[COUNT]->integer < 0) {
         hfi_call_fail_proto(call);

@@ -55,7 +55,7 @@ struct hfi_renewer {
      * whether the hold is there. NULL: it is not tracked. */
     void (*write_probe)(const struct hfi_redis *redis, const struct hfi_renewal_item *item,
                         struct hfi_command *command);
-    bool (*is_there)(const struct hfi_renewal_item *item, const redisReply *reply);
+    bool (*is_there)(const struct hfi_renewal_item *item, const struct hfi_reply *reply);
 };
 
 struct hfi_object_op_reply {
@@ -79,7 +79,7 @@ struct hfi_redis_object_op {
                   struct hfi_command *command);
     /* HF_OK, HF_EPROTO for a malformed reply, or the error it stands for: HF_EWRONGTYPE,
      * HF_ENOTOWNER... */
-    int (*read)(const struct hfi_call *call, const redisReply *reply,
+    int (*read)(const struct hfi_call *call, const struct hfi_reply *reply,
                 struct hfi_object_op_reply *ret);
 };
 
@@ -108,22 +108,23 @@ struct hfi_redis_kind {
     const struct hfi_script *acquire, *release, *break_holds;
     void (*write_acquire)(const struct hfi_redis *redis, const struct hfi_call *call,
                           int64_t not_after_ms, struct hfi_command *command);
-    int (*read_acquire)(const struct hfi_call *call, const redisReply *reply,
+    int (*read_acquire)(const struct hfi_call *call, const struct hfi_reply *reply,
                         struct hfi_acquire_answer *ret);
     void (*write_release)(const struct hfi_redis *redis, const struct hfi_call *call, int64_t count,
                           int64_t not_after_ms, struct hfi_command *command);
-    int (*read_release)(int64_t count, const redisReply *reply, struct hfi_release_answer *ret);
+    int (*read_release)(int64_t count, const struct hfi_reply *reply,
+                        struct hfi_release_answer *ret);
     /* Instead, if the release is chosen. */
     int (*read_chosen_release)(const struct hfi_exchange *x, struct hfi_release_answer *ret);
 
     /* Break: finds the holder among all fields of the hash (HF_EWRONGTYPE: this is not such a
      * lock), then breaks that holder's hold. */
-    int (*find_holder)(const redisReply *fields, const redisReply **ret_owner);
+    int (*find_holder)(const struct hfi_reply *fields, const struct hfi_reply **ret_owner);
     const char *holder_query; /* its reply is given to find_holder; NULL: HGETALL */
     void (*write_break)(const struct hfi_redis *redis, const struct hfi_call *call,
                         const char *owner, size_t owner_len, int64_t not_after_ms,
                         struct hfi_command *command);
-    int (*read_break)(const redisReply *reply, struct hfi_break_reply *ret);
+    int (*read_break)(const struct hfi_reply *reply, struct hfi_break_reply *ret);
     /* Instead, if the break is chosen. */
     int (*read_chosen_break)(const struct hfi_exchange *x, struct hfi_break_reply *ret);
 
@@ -140,6 +141,9 @@ struct hfi_redis_kind {
     bool yields_after_release;
 
     const struct hfi_renewer *renewer;
+    /* Sets a lease or adds to it; its arguments are those of the renewer's script for one hold, and
+     * the mode. NULL: not offered. */
+    const struct hfi_script *lease;
 
     /* If it has tokens: extends one hold, with a wished token. */
     const struct hfi_script *extend;
@@ -155,12 +159,12 @@ struct hfi_redis_kind {
     const struct hfi_script *give_up;
     void (*write_give_up)(const struct hfi_redis *redis, const struct hfi_call *call,
                           int64_t not_after_ms, struct hfi_command *command);
-    int (*read_give_up)(const redisReply *reply, struct hfi_release_answer *ret);
+    int (*read_give_up)(const struct hfi_reply *reply, struct hfi_release_answer *ret);
     /* Goes on sweeping after a release, a break or a give-up whose reply had `more`. */
     const struct hfi_script *hand_over;
     void (*write_hand_over)(const struct hfi_redis *redis, const struct hfi_call *call,
                             int64_t not_after_ms, struct hfi_command *command);
-    int (*read_hand_over)(const redisReply *reply, struct hfi_release_answer *ret);
+    int (*read_hand_over)(const struct hfi_reply *reply, struct hfi_release_answer *ret);
 
     /* ---- Objects only; a lock leaves these out ---- */
 
@@ -188,8 +192,8 @@ static inline bool hfi_renews_natively(struct hfi_node *node, const struct hfi_r
 }
 
 /* The reply to a renewal by command: 1 held, 0 gone, -1 malformed. */
-static inline int hfi_native_renewal_read(const redisReply *reply) {
-    return reply->type == REDIS_REPLY_STATUS ? 1 : reply->type == REDIS_REPLY_NIL ? 0 : -1;
+static inline int hfi_native_renewal_read(const struct hfi_reply *reply) {
+    return reply->type == HFI_REPLY_STATUS ? 1 : reply->type == HFI_REPLY_NIL ? 0 : -1;
 }
 
 /* It has something to confirm. */
@@ -208,6 +212,6 @@ extern const struct hfi_kind hfi_kind_string, hfi_kind_string_nonreentrant, hfi_
 extern const struct hfi_renewer hfi_renewer_hash;
 void hfi_renewer_hash_write_probe(const struct hfi_redis *redis,
                                   const struct hfi_renewal_item *item, struct hfi_command *command);
-bool hfi_renewer_hash_is_there(const struct hfi_renewal_item *item, const redisReply *reply);
+bool hfi_renewer_hash_is_there(const struct hfi_renewal_item *item, const struct hfi_reply *reply);
 
 #endif

@@ -52,7 +52,7 @@ static void write_await(const struct hfi_redis *redis, const struct hfi_call *ca
     hfi_command_number(command, 0);
 }
 
-static int read_await(const struct hfi_call *call, const redisReply *reply,
+static int read_await(const struct hfi_call *call, const struct hfi_reply *reply,
                       struct hfi_acquire_answer *ret) {
     (void)call;
     if (reply->elements != 3)
@@ -83,7 +83,7 @@ static void write_open(const struct hfi_redis *redis, const struct hfi_call *cal
 }
 
 /* Old Redisson clients may have counted below zero: that is open, too. */
-static int read_count(const struct hfi_call *call, const redisReply *reply,
+static int read_count(const struct hfi_call *call, const struct hfi_reply *reply,
                       struct hfi_object_op_reply *ret) {
     int64_t count;
     (void)call;

@@ -55,7 +55,7 @@ static void add_ids(const struct hfi_call *call, struct hfi_command *command) {
 /* ---- Replies ---- */
 
 /* Two integers and the time. */
-static bool read_pair(const redisReply *reply, int64_t *ret_code, int64_t *ret_number) {
+static bool read_pair(const struct hfi_reply *reply, int64_t *ret_code, int64_t *ret_number) {
     if (reply->elements != 3)
         return false;
     *ret_code = reply->element[0]->integer;
@@ -64,7 +64,7 @@ static bool read_pair(const redisReply *reply, int64_t *ret_code, int64_t *ret_n
 }
 
 /* {1 yes, 2 yes but the publish was refused, 0 no; a number; the time}. */
-static bool read_yes_or_no(const redisReply *reply, struct hfi_object_op_reply *ret,
+static bool read_yes_or_no(const struct hfi_reply *reply, struct hfi_object_op_reply *ret,
                            int64_t *ret_number) {
     int64_t code;
     if (!read_pair(reply, &code, ret_number) || code < ANSWER_NO || code > REPLY_WAITERS_UNNOTIFIED)
@@ -74,7 +74,7 @@ static bool read_yes_or_no(const redisReply *reply, struct hfi_object_op_reply *
     return true;
 }
 
-static int read_done(const struct hfi_call *call, const redisReply *reply,
+static int read_done(const struct hfi_call *call, const struct hfi_reply *reply,
                      struct hfi_object_op_reply *ret) {
     int64_t number;
     (void)call;
@@ -87,7 +87,7 @@ static int no_such_permit(struct hfi_object_op_reply *ret) {
 }
 
 /* The same; 0 means that there is no such permit. */
-static int read_found(const struct hfi_call *call, const redisReply *reply,
+static int read_found(const struct hfi_call *call, const struct hfi_reply *reply,
                       struct hfi_object_op_reply *ret) {
     int err = read_done(call, reply, ret);
     return err == HF_OK && ret->value == 0 ? no_such_permit(ret) : err;
@@ -103,7 +103,7 @@ static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *
     add_ids(call, command);
 }
 
-static int read_acquire(const struct hfi_call *call, const redisReply *reply,
+static int read_acquire(const struct hfi_call *call, const struct hfi_reply *reply,
                         struct hfi_acquire_answer *ret) {
     int64_t code, number;
     if (!read_pair(reply, &code, &number))
@@ -137,7 +137,7 @@ static void write_put(const struct hfi_redis *redis, const struct hfi_call *call
 }
 
 /* The value is how many were given back: 0 if an earlier copy that went unanswered has done it. */
-static int read_put(const struct hfi_call *call, const redisReply *reply,
+static int read_put(const struct hfi_call *call, const struct hfi_reply *reply,
                     struct hfi_object_op_reply *ret) {
     const struct hfi_call_state *state = call->state;
     int64_t code, number;
@@ -163,7 +163,8 @@ static void write_settle(const struct hfi_redis *redis, const struct hfi_call *c
     write_release(redis, call, call->settle_release && call->ids_len > 1, not_after_ms, command);
 }
 
-static int read_settle(int64_t count, const redisReply *reply, struct hfi_release_answer *ret) {
+static int read_settle(int64_t count, const struct hfi_reply *reply,
+                       struct hfi_release_answer *ret) {
     int64_t code, number;
     (void)count;
     if (!read_pair(reply, &code, &number) || code < ANSWER_ENDED || code > REPLY_WAITERS_UNNOTIFIED)
@@ -192,7 +193,7 @@ static void write_lease(const struct hfi_redis *redis, const struct hfi_call *ca
     add_ids(call, command);
 }
 
-static int read_lease(const struct hfi_call *call, const redisReply *reply,
+static int read_lease(const struct hfi_call *call, const struct hfi_reply *reply,
                       struct hfi_object_op_reply *ret) {
     int64_t lease_ms;
     (void)call;
@@ -213,7 +214,7 @@ static void write_count(const struct hfi_redis *redis, const struct hfi_call *ca
 }
 
 /* Free and taken; both 0 if there is no such object. */
-static int read_counts(const redisReply *reply, int64_t *ret_free, int64_t *ret_taken) {
+static int read_counts(const struct hfi_reply *reply, int64_t *ret_free, int64_t *ret_taken) {
     if (reply->elements != 4)
         return HF_EPROTO;
     int64_t code = reply->element[0]->integer, taken = reply->element[2]->integer;
@@ -224,21 +225,21 @@ static int read_counts(const redisReply *reply, int64_t *ret_free, int64_t *ret_
     return HF_OK;
 }
 
-static int read_available(const struct hfi_call *call, const redisReply *reply,
+static int read_available(const struct hfi_call *call, const struct hfi_reply *reply,
                           struct hfi_object_op_reply *ret) {
     int64_t taken;
     (void)call;
     return read_counts(reply, &ret->value, &taken);
 }
 
-static int read_taken(const struct hfi_call *call, const redisReply *reply,
+static int read_taken(const struct hfi_call *call, const struct hfi_reply *reply,
                       struct hfi_object_op_reply *ret) {
     int64_t available;
     (void)call;
     return read_counts(reply, &available, &ret->value);
 }
 
-static int read_total(const struct hfi_call *call, const redisReply *reply,
+static int read_total(const struct hfi_call *call, const struct hfi_reply *reply,
                       struct hfi_object_op_reply *ret) {
     int64_t available, taken;
     (void)call;
@@ -284,7 +285,7 @@ static void write_delete(const struct hfi_redis *redis, const struct hfi_call *c
     hfi_break_channel_publish(redis, command);
 }
 
-static int read_deleted(const struct hfi_call *call, const redisReply *reply,
+static int read_deleted(const struct hfi_call *call, const struct hfi_reply *reply,
                         struct hfi_object_op_reply *ret) {
     int64_t holder_notified;
     (void)call;

@@ -50,7 +50,7 @@ static int64_t lease_of(const struct hfi_call *call) {
 }
 
 /* Two integers and the time. */
-static bool read_pair(const redisReply *reply, int64_t *ret_code, int64_t *ret_value) {
+static bool read_pair(const struct hfi_reply *reply, int64_t *ret_code, int64_t *ret_value) {
     if (reply->elements != 3)
         return false;
     *ret_code = reply->element[0]->integer;
@@ -80,7 +80,7 @@ void hfi_plain_write_acquire(const struct hfi_redis *redis, const struct hfi_cal
         hfi_command_number(command, call->count);
 }
 
-int hfi_plain_read_acquire(const struct hfi_call *call, const redisReply *reply,
+int hfi_plain_read_acquire(const struct hfi_call *call, const struct hfi_reply *reply,
                            struct hfi_acquire_answer *ret) {
     int64_t code = ANSWER_YES, value = 1;
     if (!hfi_is_done(reply) && !read_pair(reply, &code, &value))
@@ -117,7 +117,8 @@ void hfi_plain_write_release(const struct hfi_redis *redis, const struct hfi_cal
     add_channel(redis, call, command);
 }
 
-int hfi_plain_read_release(int64_t count, const redisReply *reply, struct hfi_release_answer *ret) {
+int hfi_plain_read_release(int64_t count, const struct hfi_reply *reply,
+                           struct hfi_release_answer *ret) {
     int64_t code = ANSWER_YES, value = 0;
     if (!hfi_is_done(reply) && !read_pair(reply, &code, &value))
         return HF_EPROTO;
@@ -137,7 +138,7 @@ int hfi_plain_read_release(int64_t count, const redisReply *reply, struct hfi_re
     return HF_OK;
 }
 
-int hfi_plain_read_notified(int64_t count, const redisReply *reply,
+int hfi_plain_read_notified(int64_t count, const struct hfi_reply *reply,
                             struct hfi_release_answer *ret) {
     int err = hfi_plain_read_release(count, reply, ret);
     if (err == HF_OK && hfi_is_done(reply)) {
@@ -149,8 +150,8 @@ int hfi_plain_read_notified(int64_t count, const redisReply *reply,
 
 /* ---- Break ---- */
 
-static bool is_count(const redisReply *reply) {
-    if (reply->type != REDIS_REPLY_STRING || reply->len == 0 || reply->str[0] < '0' ||
+static bool is_count(const struct hfi_reply *reply) {
+    if (reply->type != HFI_REPLY_STRING || reply->len == 0 || reply->str[0] < '0' ||
         reply->str[0] > '9')
         return false;
     char *end;
@@ -160,9 +161,9 @@ static bool is_count(const redisReply *reply) {
 
 /* A hash that contains anything but owners and counts is not a lock of this kind, and not ours to
  * delete. */
-int hfi_plain_find_holder(const redisReply *fields, const redisReply **ret_owner) {
+int hfi_plain_find_holder(const struct hfi_reply *fields, const struct hfi_reply **ret_owner) {
     for (size_t i = 0; i + 1 < fields->elements; i += 2)
-        if (fields->element[i]->type != REDIS_REPLY_STRING || !is_count(fields->element[i + 1]))
+        if (fields->element[i]->type != HFI_REPLY_STRING || !is_count(fields->element[i + 1]))
             return HF_EWRONGTYPE;
     *ret_owner = fields->elements >= 2 ? fields->element[0] : NULL;
     return HF_OK;
@@ -178,7 +179,7 @@ void hfi_plain_write_break(const struct hfi_redis *redis, const struct hfi_call 
     hfi_break_channel_publish(redis, command);
 }
 
-int hfi_plain_read_break(const redisReply *reply, struct hfi_break_reply *ret) {
+int hfi_plain_read_break(const struct hfi_reply *reply, struct hfi_break_reply *ret) {
     int64_t code, value;
     if (!read_pair(reply, &code, &value) || code < ANSWER_NO || code > REPLY_WAITERS_UNNOTIFIED)
         return HF_EPROTO;
@@ -207,6 +208,7 @@ const struct hfi_redis_kind hfi_plain = {
     .waiting = &hfi_wait_subscribe,
     .yields_after_release = true,
     .renewer = &hfi_renewer_hash,
+    .lease = &hfi_script_lease,
 };
 
 const struct hfi_kind hfi_kind_plain = {

@@ -105,17 +105,17 @@ static const struct hfi_renewer read_renewer = {
 
 /* ---- Break ---- */
 
-static bool is_text(const redisReply *reply, const char *text) {
-    return reply->type == REDIS_REPLY_STRING && reply->len == strlen(text) &&
+static bool is_text(const struct hfi_reply *reply, const char *text) {
+    return reply->type == HFI_REPLY_STRING && reply->len == strlen(text) &&
            memcmp(reply->str, text, reply->len) == 0;
 }
 
 /* Anywhere in the field: the owners of Redisson's transactions have a suffix behind it. */
-static bool is_writer(const redisReply *field) {
+static bool is_writer(const struct hfi_reply *field) {
     return memmem(field->str, field->len, WRITER, strlen(WRITER)) != NULL;
 }
 
-static const redisReply *find_mode(const redisReply *fields) {
+static const struct hfi_reply *find_mode(const struct hfi_reply *fields) {
     for (size_t i = 0; i + 1 < fields->elements; i += 2)
         if (is_text(fields->element[i], "mode"))
             return fields->element[i + 1];
@@ -125,17 +125,17 @@ static const redisReply *find_mode(const redisReply *fields) {
 /* Returns the first holder of one side. In a small hash that is the oldest, so the least likely to
  * release soon. The side that `mode` does not name has no holders, except for a writer that also
  * reads: it keeps the lock until it stops writing. */
-static int find_holder(const redisReply *fields, const char *side, bool writer,
-                       const redisReply **ret_owner) {
+static int find_holder(const struct hfi_reply *fields, const char *side, bool writer,
+                       const struct hfi_reply **ret_owner) {
     *ret_owner = NULL;
-    const redisReply *mode = find_mode(fields);
+    const struct hfi_reply *mode = find_mode(fields);
     if (mode == NULL)
         return fields->elements == 0 ? HF_OK : HF_EWRONGTYPE;
     if (!is_text(mode, side))
         return HF_OK;
     for (size_t i = 0; i + 1 < fields->elements && *ret_owner == NULL; i += 2) {
-        const redisReply *field = fields->element[i];
-        if (field->type != REDIS_REPLY_STRING)
+        const struct hfi_reply *field = fields->element[i];
+        if (field->type != HFI_REPLY_STRING)
             return HF_EWRONGTYPE;
         if (!is_text(field, "mode") && is_writer(field) == writer)
             *ret_owner = field;
@@ -143,11 +143,11 @@ static int find_holder(const redisReply *fields, const char *side, bool writer,
     return HF_OK;
 }
 
-static int find_reader(const redisReply *fields, const redisReply **ret_owner) {
+static int find_reader(const struct hfi_reply *fields, const struct hfi_reply **ret_owner) {
     return find_holder(fields, "read", false, ret_owner);
 }
 
-static int find_writer(const redisReply *fields, const redisReply **ret_owner) {
+static int find_writer(const struct hfi_reply *fields, const struct hfi_reply **ret_owner) {
     return find_holder(fields, "write", true, ret_owner);
 }
 
@@ -201,7 +201,7 @@ static void answer(struct hfi_call *call, bool locked) {
 }
 
 /* NULL: the call is over. */
-static const redisReply *reply_of(struct hfi_call *call) {
+static const struct hfi_reply *reply_of(struct hfi_call *call) {
     const struct hfi_exchange *x = &hfi_state_of(call)->exchange;
     if (x->err == HF_OK)
         return hfi_exchange_reply(x);
@@ -212,20 +212,20 @@ static const redisReply *reply_of(struct hfi_call *call) {
 /* Reads all fields at one moment: the writer may have released since `mode` was read, and a reader
  * that stays would be missed. A lock in write mode is also being read if it has one more field. */
 static void got_fields(struct hfi_call *call) {
-    const redisReply *reply = reply_of(call);
+    const struct hfi_reply *reply = reply_of(call);
     if (reply == NULL)
         return;
-    if (reply->type != REDIS_REPLY_ARRAY) {
+    if (reply->type != HFI_REPLY_ARRAY) {
         hfi_call_fail_proto(call);
         return;
     }
-    const redisReply *mode = find_mode(reply);
+    const struct hfi_reply *mode = find_mode(reply);
     answer(call, mode != NULL &&
                      (is_text(mode, "read") || reply->elements / 2 > FIELDS_OF_A_MERE_WRITER));
 }
 
 static void got_mode_for_reader(struct hfi_call *call) {
-    const redisReply *reply = reply_of(call);
+    const struct hfi_reply *reply = reply_of(call);
     if (reply == NULL)
         return;
     if (is_text(reply, "write"))
@@ -235,7 +235,7 @@ static void got_mode_for_reader(struct hfi_call *call) {
 }
 
 static void got_mode_for_writer(struct hfi_call *call) {
-    const redisReply *reply = reply_of(call);
+    const struct hfi_reply *reply = reply_of(call);
     if (reply != NULL)
         answer(call, is_text(reply, "write"));
 }

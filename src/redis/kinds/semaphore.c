@@ -45,7 +45,7 @@ static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *
         hfi_command_number(command, state->exchange.unanswered);
 }
 
-static int read_acquire(const struct hfi_call *call, const redisReply *reply,
+static int read_acquire(const struct hfi_call *call, const struct hfi_reply *reply,
                         struct hfi_acquire_answer *ret) {
     int64_t code, number;
     (void)call;
@@ -93,7 +93,7 @@ static void write_delete(const struct hfi_redis *redis, const struct hfi_call *c
     hfi_command_text(command, "");
 }
 
-static int read_available(const struct hfi_call *call, const redisReply *reply,
+static int read_available(const struct hfi_call *call, const struct hfi_reply *reply,
                           struct hfi_object_op_reply *ret) {
     (void)call;
     return hfi_counter_read_get(reply, &ret->value);
@@ -137,7 +137,7 @@ static void write_undo(const struct hfi_redis *redis, const struct hfi_call *cal
     hfi_counter_add_channel(redis, call, command);
 }
 
-static int read_undo(int64_t count, const redisReply *reply, struct hfi_release_answer *ret) {
+static int read_undo(int64_t count, const struct hfi_reply *reply, struct hfi_release_answer *ret) {
     struct hfi_object_op_reply answer = {0};
     (void)count;
     int err = hfi_counter_read_done(NULL, reply, &answer);

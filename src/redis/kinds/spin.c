@@ -23,6 +23,7 @@ static const struct hfi_redis_kind spin = {
     .channel = hfi_plain_channel,
     .waiting = &hfi_wait_spin,
     .renewer = &hfi_renewer_hash,
+    .lease = &hfi_script_lease,
 };
 
 const struct hfi_kind hfi_kind_spin = {

@@ -75,10 +75,10 @@ static void add_token(const struct hfi_stamp *stamp, const char *owner, size_t o
         hfi_string_write_token(stamp, owner, owner_len, room);
 }
 
-static bool is_token(const struct hfi_call *call, const redisReply *reply) {
+static bool is_token(const struct hfi_call *call, const struct hfi_reply *reply) {
     char small[256], *token = small;
     size_t len = hfi_string_token_len(&call->stamp, call->owner_len);
-    if (reply == NULL || reply->type != REDIS_REPLY_STRING || reply->len != len)
+    if (reply == NULL || reply->type != HFI_REPLY_STRING || reply->len != len)
         return false;
     if (call->stamp.text != NULL)
         token = call->stamp.text->bytes;
@@ -90,7 +90,7 @@ static bool is_token(const struct hfi_call *call, const redisReply *reply) {
 }
 
 /* "uuid:number:bits". */
-bool hfi_string_is_ours(const redisReply *reply) {
+bool hfi_string_is_ours(const struct hfi_reply *reply) {
     const char *text = reply->str, *end = reply->str + reply->len;
     if (reply->len < UUID_LEN + 2 + 1 + BITS_LEN || text[UUID_LEN] != ':' ||
         end[-1 - BITS_LEN] != ':')
@@ -281,10 +281,9 @@ static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *
 
 /* ---- Acquire: reading ---- */
 
-static bool read_time(const redisReply *reply, int64_t *ret_ms) {
-    if (reply == NULL || reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-        reply->element[0]->type != REDIS_REPLY_STRING ||
-        reply->element[1]->type != REDIS_REPLY_STRING)
+static bool read_time(const struct hfi_reply *reply, int64_t *ret_ms) {
+    if (reply == NULL || reply->type != HFI_REPLY_ARRAY || reply->elements != 2 ||
+        reply->element[0]->type != HFI_REPLY_STRING || reply->element[1]->type != HFI_REPLY_STRING)
         return false;
     *ret_ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 +
               strtoll(reply->element[1]->str, NULL, 10) / 1000;
@@ -304,14 +303,15 @@ static bool is_tracked(const struct hfi_exchange *x, const struct hfi_string_att
         return false;
     struct hfi_tracker *tracker = hfi_node_learnt(x->node)->tracker;
     unsigned ttl = x->reply_at + 1;
-    const redisReply *next = hfi_exchange_reply_of(x, ttl + 1);
-    const redisReply *on = hfi_exchange_reply_of(x, ttl + 2);
+    const struct hfi_reply *next = hfi_exchange_reply_of(x, ttl + 1);
+    const struct hfi_reply *on = hfi_exchange_reply_of(x, ttl + 2);
     return hfi_tracker_is_on(tracker, attempt->track_target, on) &&
            hfi_tracker_is_next(tracker, next);
 }
 
 /* Another token is there. */
-static int taken(struct hfi_call *call, const redisReply *there, struct hfi_acquire_answer *ret) {
+static int taken(struct hfi_call *call, const struct hfi_reply *there,
+                 struct hfi_acquire_answer *ret) {
     struct hfi_call_state *state = call->state;
     struct hfi_string_attempt *attempt = &state->u.acquire.string;
     const struct hfi_exchange *x = &state->exchange;
@@ -321,23 +321,24 @@ static int taken(struct hfi_call *call, const redisReply *there, struct hfi_acqu
     ret->ttl_ms = -1;
     ret->foreign = there != NULL && !hfi_string_is_ours(there);
     ret->tracked = is_tracked(x, attempt);
-    const redisReply *ttl = attempt->asks_ttl ? hfi_exchange_reply_of(x, x->reply_at + 1) : NULL;
-    if (ttl != NULL && ttl->type == REDIS_REPLY_INTEGER && ttl->integer >= 0)
+    const struct hfi_reply *ttl =
+        attempt->asks_ttl ? hfi_exchange_reply_of(x, x->reply_at + 1) : NULL;
+    if (ttl != NULL && ttl->type == HFI_REPLY_INTEGER && ttl->integer >= 0)
         ret->ttl_ms = ttl->integer;
     return HF_OK;
 }
 
-static int read_script_acquire(struct hfi_call *call, const redisReply *reply,
+static int read_script_acquire(struct hfi_call *call, const struct hfi_reply *reply,
                                struct hfi_acquire_answer *ret) {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2 ||
-        reply->element[0]->type != REDIS_REPLY_INTEGER ||
-        reply->element[1]->type != REDIS_REPLY_INTEGER)
+    if (reply->type != HFI_REPLY_ARRAY || reply->elements < 2 ||
+        reply->element[0]->type != HFI_REPLY_INTEGER ||
+        reply->element[1]->type != HFI_REPLY_INTEGER)
         return HF_EPROTO;
     if (reply->element[0]->integer == 1) {
         ret->verdict = HFI_ACQUIRED;
         return HF_OK;
     }
-    if (reply->elements != 3 || reply->element[2]->type != REDIS_REPLY_STRING)
+    if (reply->elements != 3 || reply->element[2]->type != HFI_REPLY_STRING)
         return HF_EPROTO;
     int err = taken(call, reply->element[2], ret);
     if (reply->element[1]->integer >= 0)
@@ -346,24 +347,24 @@ static int read_script_acquire(struct hfi_call *call, const redisReply *reply,
 }
 
 /* The reply of SET NX without GET, and of the GET behind it, if there is one. */
-static int read_old_acquire(struct hfi_call *call, const redisReply *reply, const redisReply *there,
-                            struct hfi_acquire_answer *ret) {
-    if (reply->type == REDIS_REPLY_STATUS) {
+static int read_old_acquire(struct hfi_call *call, const struct hfi_reply *reply,
+                            const struct hfi_reply *there, struct hfi_acquire_answer *ret) {
+    if (reply->type == HFI_REPLY_STATUS) {
         ret->verdict = HFI_ACQUIRED;
         return HF_OK;
     }
-    if (reply->type != REDIS_REPLY_NIL)
+    if (reply->type != HFI_REPLY_NIL)
         return HF_EPROTO;
-    if (there != NULL && there->type == REDIS_REPLY_ERROR) {
+    if (there != NULL && there->type == HFI_REPLY_ERROR) {
         enum hfi_remedy remedy;
         return hfi_error_of_reply(there, NULL, &remedy) == HF_EWRONGTYPE ? HF_EWRONGTYPE
                                                                          : HF_EPROTO;
     }
-    bool known = there != NULL && there->type == REDIS_REPLY_STRING;
+    bool known = there != NULL && there->type == HFI_REPLY_STRING;
     return taken(call, known ? there : NULL, ret);
 }
 
-static int read_acquire(const struct hfi_call *const_call, const redisReply *reply,
+static int read_acquire(const struct hfi_call *const_call, const struct hfi_reply *reply,
                         struct hfi_acquire_answer *ret) {
     struct hfi_call_state *state = const_call->state;
     struct hfi_call *call = state->call;
@@ -375,15 +376,15 @@ static int read_acquire(const struct hfi_call *const_call, const redisReply *rep
     if (x->script != NULL)
         return read_script_acquire(call, reply, ret);
     bool old = atomic_load_explicit(&hfi_node_learnt(x->node)->no_nx_get, memory_order_relaxed);
-    const redisReply *there = !old ? reply : x->reply_at > 0 ? x->req->reply : NULL;
+    const struct hfi_reply *there = !old ? reply : x->reply_at > 0 ? x->req->reply : NULL;
     bool ours = is_token(call, there) && finds_itself(&state->u.acquire.string);
-    if (ours || (!old && reply->type == REDIS_REPLY_NIL)) {
+    if (ours || (!old && reply->type == HFI_REPLY_NIL)) {
         ret->verdict = HFI_ACQUIRED;
         return HF_OK;
     }
     if (old)
         return read_old_acquire(call, reply, there, ret);
-    return reply->type == REDIS_REPLY_STRING ? taken(call, reply, ret) : HF_EPROTO;
+    return reply->type == HFI_REPLY_STRING ? taken(call, reply, ret) : HF_EPROTO;
 }
 
 /* The lease counts from the first copy. If the server's clock was read just now, the lease is not
@@ -467,8 +468,11 @@ void hfi_string_write_release_of(const struct hfi_exchange *x, const char *name,
     hfi_command_bytes(command, "1", 1);
     hfi_name_key(&x->redis->names, name, name_len, command);
     hfi_command_bytes(command, token, token_len);
-    hfi_redis_write_publish(x->redis, command);
+    if (x->script == &hfi_script_string_break)
+        hfi_redis_write_publish(x->redis, command);
     add_channel_of(x->redis, name, name_len, command);
+    if (x->script != &hfi_script_string_break && hfi_redis_is_sharded(x->redis))
+        hfi_redis_write_publish(x->redis, command);
 }
 
 static void write_release(const struct hfi_redis *redis, const struct hfi_call *call, int64_t count,
@@ -485,15 +489,14 @@ static void write_release(const struct hfi_redis *redis, const struct hfi_call *
 }
 
 /* The number of subscribers that the command in front of the last one has reached; -1: refused. */
-static int64_t notified_by(const redisReply *reply) {
-    return reply != NULL && reply->type == REDIS_REPLY_INTEGER && reply->integer >= 0
-               ? reply->integer
-               : -1;
+static int64_t notified_by(const struct hfi_reply *reply) {
+    return reply != NULL && reply->type == HFI_REPLY_INTEGER && reply->integer >= 0 ? reply->integer
+                                                                                    : -1;
 }
 
 int hfi_string_read_release(const struct hfi_exchange *x, struct hfi_release_answer *ret) {
-    const redisReply *reply = hfi_exchange_reply(x);
-    if (reply->type != REDIS_REPLY_INTEGER)
+    const struct hfi_reply *reply = hfi_exchange_reply(x);
+    if (reply->type != HFI_REPLY_INTEGER)
         return HF_EPROTO;
     int64_t answer = reply->integer, notified = answer;
     *ret = (struct hfi_release_answer){.verdict = HFI_RELEASED};
@@ -514,10 +517,10 @@ int hfi_string_read_release(const struct hfi_exchange *x, struct hfi_release_ans
 
 /* ---- Break ---- */
 
-static int find_holder(const redisReply *reply, const redisReply **ret_owner) {
-    if (reply->type != REDIS_REPLY_STRING && reply->type != REDIS_REPLY_NIL)
+static int find_holder(const struct hfi_reply *reply, const struct hfi_reply **ret_owner) {
+    if (reply->type != HFI_REPLY_STRING && reply->type != HFI_REPLY_NIL)
         return HF_EWRONGTYPE;
-    *ret_owner = reply->type == REDIS_REPLY_STRING ? reply : NULL;
+    *ret_owner = reply->type == HFI_REPLY_STRING ? reply : NULL;
     return HF_OK;
 }
 
@@ -550,18 +553,18 @@ static void write_break(const struct hfi_redis *redis, const struct hfi_call *ca
 }
 
 static int read_break(const struct hfi_exchange *x, struct hfi_break_reply *ret) {
-    const redisReply *reply = hfi_exchange_reply(x);
+    const struct hfi_reply *reply = hfi_exchange_reply(x);
     if (x->script == NULL) {
-        if (reply->type != REDIS_REPLY_INTEGER)
+        if (reply->type != HFI_REPLY_INTEGER)
             return HF_EPROTO;
         ret->broken = reply->integer == 1;
         ret->holder_unnotified = ret->broken && notified_by(hfi_exchange_reply_of(x, 0)) < 0;
         ret->waiters_unnotified = ret->broken && notified_by(hfi_exchange_reply_of(x, 1)) < 0;
         return HF_OK;
     }
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 ||
-        reply->element[0]->type != REDIS_REPLY_INTEGER ||
-        reply->element[1]->type != REDIS_REPLY_INTEGER)
+    if (reply->type != HFI_REPLY_ARRAY || reply->elements != 2 ||
+        reply->element[0]->type != HFI_REPLY_INTEGER ||
+        reply->element[1]->type != HFI_REPLY_INTEGER)
         return HF_EPROTO;
     ret->broken = reply->element[0]->integer != 0;
     ret->waiters_unnotified = reply->element[0]->integer == 2;
@@ -571,13 +574,13 @@ static int read_break(const struct hfi_exchange *x, struct hfi_break_reply *ret)
 
 /* ---- What a node can do ---- */
 
-static bool is_known_command(const redisReply *reply, size_t i) {
-    return reply->type == REDIS_REPLY_ARRAY && i < reply->elements &&
-           reply->element[i]->type == REDIS_REPLY_ARRAY && reply->element[i]->elements > 0;
+static bool is_known_command(const struct hfi_reply *reply, size_t i) {
+    return reply->type == HFI_REPLY_ARRAY && i < reply->elements &&
+           reply->element[i]->type == HFI_REPLY_ARRAY && reply->element[i]->elements > 0;
 }
 
 /* Of a server that refuses the question no command is known. */
-static void note_deletes(struct hfi_learnt *learnt, const redisReply *reply) {
+static void note_deletes(struct hfi_learnt *learnt, const struct hfi_reply *reply) {
     int by = is_known_command(reply, 0)   ? HFI_DELETE_IFEQ
              : is_known_command(reply, 1) ? HFI_DELETE_EX_IFEQ
                                           : HFI_DELETE_BY_SCRIPT;
@@ -585,8 +588,8 @@ static void note_deletes(struct hfi_learnt *learnt, const redisReply *reply) {
 }
 
 static bool is_syntax_error(const struct hfi_exchange *x) {
-    const redisReply *reply = x->req != NULL ? hfi_exchange_reply(x) : NULL;
-    return reply != NULL && reply->type == REDIS_REPLY_ERROR &&
+    const struct hfi_reply *reply = x->req != NULL ? hfi_exchange_reply(x) : NULL;
+    return reply != NULL && reply->type == HFI_REPLY_ERROR &&
            strstr(reply->str, "syntax error") != NULL;
 }
 
@@ -597,7 +600,7 @@ bool hfi_string_learn(struct hfi_exchange *x) {
     bool deletes = x->write_fronts == write_delete_question;
     bool withheld = x->err != HF_OK && hfi_is_withheld(x->err);
     if (deletes && x->script != NULL && x->fronts == 1) {
-        const redisReply *reply = hfi_exchange_reply_of(x, 1);
+        const struct hfi_reply *reply = hfi_exchange_reply_of(x, 1);
         if (reply != NULL)
             note_deletes(learnt, reply);
         return withheld && deletes_natively(x);
@@ -654,10 +657,10 @@ static void write_renewal_probe(const struct hfi_redis *redis, const struct hfi_
     hfi_name_key(&redis->names, item->name, item->name_len, command);
 }
 
-static bool is_there(const struct hfi_renewal_item *item, const redisReply *reply) {
+static bool is_there(const struct hfi_renewal_item *item, const struct hfi_reply *reply) {
     char token[HFI_STAMP_TEXT_MAX];
     size_t len = hfi_string_token_len(&item->stamp, item->owner_len);
-    if (reply->type != REDIS_REPLY_STRING || reply->len != len || len > sizeof token)
+    if (reply->type != HFI_REPLY_STRING || reply->len != len || len > sizeof token)
         return false;
     hfi_string_write_token(&item->stamp, item->owner, item->owner_len, token);
     return memcmp(token, reply->str, len) == 0;
@@ -753,9 +756,9 @@ static void found(struct hfi_call *call) {
     } else if (!is_token(call, hfi_answer_of(call))) {
         hfi_call_fail(call, HF_ENOTOWNER, "nobody holds the lock by this token any more");
     } else {
-        const redisReply *ttl = hfi_exchange_reply_of(&state->exchange, 1);
-        bool permanent = ttl != NULL && ttl->type == REDIS_REPLY_INTEGER && ttl->integer == -1;
-        bool timed = ttl != NULL && ttl->type == REDIS_REPLY_INTEGER && ttl->integer >= 0;
+        const struct hfi_reply *ttl = hfi_exchange_reply_of(&state->exchange, 1);
+        bool permanent = ttl != NULL && ttl->type == HFI_REPLY_INTEGER && ttl->integer == -1;
+        bool timed = ttl != NULL && ttl->type == HFI_REPLY_INTEGER && ttl->integer >= 0;
         call->stamp.leased_until_ms = permanent ? HFI_NEVER
                                       : timed   ? hfi_after_ms(hfi_now_ms(), ttl->integer)
                                                 : 0;
@@ -788,6 +791,7 @@ const struct hfi_call_ops hfi_redis_string_ops = {
     .acquire = acquire,
     .release = release,
     .extend = hfi_extend,
+    .set_lease = hfi_set_lease,
     .adopt = adopt,
     .break_holds = hfi_break,
     .ask = ask,
@@ -808,7 +812,7 @@ const struct hfi_call_ops hfi_redis_string_ops = {
     .read_acquire = read_acquire, .write_release = write_release,                                  \
     .read_chosen_release = hfi_string_read_release, .find_holder = find_holder,                    \
     .holder_query = "GET", .write_break = write_break, .read_chosen_break = read_break,            \
-    .channel = channel, .renewer = &renewer
+    .channel = channel, .renewer = &renewer, .lease = &hfi_script_string_lease
 
 static const struct hfi_redis_kind string = {
     STRING_LOCK,
@@ -828,6 +832,7 @@ const struct hfi_kind hfi_kind_string = {
     .reentrant = true,
     .exclusive = true,
     .stamped = true,
+    .takes_stamp = true,
     .tracked = true,
     .engine_private = &string,
 };
@@ -838,6 +843,7 @@ const struct hfi_kind hfi_kind_string_nonreentrant = {
     .ops = &hfi_redis_string_ops,
     .exclusive = true,
     .stamped = true,
+    .takes_stamp = true,
     .tracked = true,
     .engine_private = &string,
 };
@@ -850,6 +856,7 @@ const struct hfi_kind hfi_kind_string_spin = {
     .exclusive = true,
     .spins = true,
     .stamped = true,
+    .takes_stamp = true,
     .tracked = true,
     .engine_private = &spin,
 };

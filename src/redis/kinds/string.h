@@ -18,7 +18,7 @@ void hfi_string_write_token(const struct hfi_stamp *stamp, const char *owner, si
                             char *to);
 
 /* Whether a value has the form of our tokens. */
-bool hfi_string_is_ours(const redisReply *reply);
+bool hfi_string_is_ours(const struct hfi_reply *reply);
 
 /* A release of a token, whose exchange is anybody's: as in struct hfi_redis_kind. */
 void hfi_string_choose_release(struct hfi_exchange *x);

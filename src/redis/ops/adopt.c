@@ -17,21 +17,21 @@
 #define NOT_THERE "nobody holds the lock by this handle any more"
 
 /* The reply, a string or nil; NULL: the call is over. */
-static const redisReply *field_reply(struct hfi_call *call) {
+static const struct hfi_reply *field_reply(struct hfi_call *call) {
     const struct hfi_exchange *x = &hfi_state_of(call)->exchange;
     if (x->err != HF_OK) {
         hfi_call_finish(call, x->err);
         return NULL;
     }
-    const redisReply *reply = hfi_exchange_reply(x);
-    if (reply->type != REDIS_REPLY_STRING && reply->type != REDIS_REPLY_NIL) {
+    const struct hfi_reply *reply = hfi_exchange_reply(x);
+    if (reply->type != HFI_REPLY_STRING && reply->type != HFI_REPLY_NIL) {
         hfi_call_fail_proto(call);
         return NULL;
     }
     return reply;
 }
 
-static bool read_count(const redisReply *reply, int64_t *ret) {
+static bool read_count(const struct hfi_reply *reply, int64_t *ret) {
     char *end;
     errno = 0;
     long long count = strtoll(reply->str, &end, 10);
@@ -40,11 +40,11 @@ static bool read_count(const redisReply *reply, int64_t *ret) {
 }
 
 static void counted(struct hfi_call *call) {
-    const redisReply *reply = field_reply(call);
+    const struct hfi_reply *reply = field_reply(call);
     int64_t count = 0;
     if (reply == NULL)
         return;
-    if (reply->type == REDIS_REPLY_NIL) {
+    if (reply->type == HFI_REPLY_NIL) {
         hfi_call_fail(call, HF_ENOTOWNER, NOT_THERE);
     } else if (!read_count(reply, &count)) {
         hfi_call_fail(call, HF_EWRONGTYPE, "the hold count is not a number");
@@ -55,8 +55,8 @@ static void counted(struct hfi_call *call) {
 }
 
 static void counted_without_mode(struct hfi_call *call) {
-    const redisReply *reply = field_reply(call);
-    if (reply != NULL && reply->type == REDIS_REPLY_STRING)
+    const struct hfi_reply *reply = field_reply(call);
+    if (reply != NULL && reply->type == HFI_REPLY_STRING)
         hfi_call_fail(call, HF_EWRONGTYPE, "the name is not that of a read/write lock");
     else if (reply != NULL)
         hfi_call_fail(call, HF_ENOTOWNER, NOT_THERE);
@@ -74,10 +74,10 @@ static void write_count(struct hfi_exchange *x, int64_t not_after_ms, struct hfi
 
 /* The two sides of a read/write lock have parts; all other kinds have one part only. */
 static void got_mode(struct hfi_call *call) {
-    const redisReply *reply = field_reply(call);
+    const struct hfi_reply *reply = field_reply(call);
     if (reply == NULL)
         return;
-    bool has_mode = reply->type == REDIS_REPLY_STRING, has_sides = call->kind->part != NULL;
+    bool has_mode = reply->type == HFI_REPLY_STRING, has_sides = call->kind->part != NULL;
     if (has_mode && !has_sides)
         hfi_call_fail(call, HF_EWRONGTYPE, "the name is that of a read/write lock");
     else

@@ -23,7 +23,7 @@ static void drop_seen(struct hfi_call *call) {
 
 static void write_break(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
     struct hfi_call_state *state = hfi_state_around(x);
-    const redisReply *owner = NULL;
+    const struct hfi_reply *owner = NULL;
     int err = state->kind->find_holder(state->u.break_holds.seen->reply, &owner);
     assert(err == HF_OK && owner != NULL); /* it was found in this reply before */
     (void)err;
@@ -76,14 +76,14 @@ static void broken(struct hfi_call *call) {
 static void seen_holder(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     struct hfi_exchange *x = &state->exchange;
-    const redisReply *owner = NULL;
+    const struct hfi_reply *owner = NULL;
     if (x->err != HF_OK) {
         hfi_call_finish(call, x->err);
         return;
     }
-    const redisReply *fields = hfi_answer_of(call);
+    const struct hfi_reply *fields = hfi_answer_of(call);
     if (state->kind->holder_query == NULL &&
-        (fields->type != REDIS_REPLY_ARRAY || fields->elements % 2 != 0)) {
+        (fields->type != HFI_REPLY_ARRAY || fields->elements % 2 != 0)) {
         hfi_call_fail_proto(call);
     } else if (state->kind->find_holder(fields, &owner) != HF_OK) {
         hfi_call_fail(call, HF_EWRONGTYPE, "the name is not a lock of this kind");

@@ -8,7 +8,7 @@
 #ifndef HFI_REDIS_OPS_BREAK_CHANNEL_H
 #define HFI_REDIS_OPS_BREAK_CHANNEL_H
 
-#include "redis/wire/command.h"
+#include "net/resp/wire/command.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -122,7 +122,7 @@ static inline struct hfi_call_state *hfi_state_around(struct hfi_exchange *x) {
 }
 
 /* The reply of a call's exchange that has succeeded. */
-static inline const redisReply *hfi_answer_of(struct hfi_call *call) {
+static inline const struct hfi_reply *hfi_answer_of(struct hfi_call *call) {
     return hfi_exchange_reply(&hfi_state_of(call)->exchange);
 }
 
@@ -191,6 +191,7 @@ void hfi_release(struct hfi_call *call);
  * need not be asked. */
 void hfi_confirm_extension(struct hfi_call *call);
 void hfi_extend(struct hfi_call *call);
+void hfi_set_lease(struct hfi_call *call);
 /* Renews the hold in one exchange, and ends with this count. */
 void hfi_extend_to(struct hfi_call *call, int64_t count);
 void hfi_adopt(struct hfi_call *call);

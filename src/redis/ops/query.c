@@ -11,20 +11,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool read_integer(const redisReply *reply, int64_t min, int64_t *ret) {
-    if (reply->type != REDIS_REPLY_INTEGER || reply->integer < min)
+static bool read_integer(const struct hfi_reply *reply, int64_t min, int64_t *ret) {
+    if (reply->type != HFI_REPLY_INTEGER || reply->integer < min)
         return false;
     *ret = reply->integer;
     return true;
 }
 
 /* Reply to HGET. Nil is 0; a string that is not a number was not written by a lock. */
-static int read_count(const redisReply *reply, int64_t *ret) {
-    if (reply->type == REDIS_REPLY_NIL) {
+static int read_count(const struct hfi_reply *reply, int64_t *ret) {
+    if (reply->type == HFI_REPLY_NIL) {
         *ret = 0;
         return HF_OK;
     }
-    if (reply->type != REDIS_REPLY_STRING)
+    if (reply->type != HFI_REPLY_STRING)
         return HF_EPROTO;
     char *end;
     errno = 0;
@@ -35,23 +35,23 @@ static int read_count(const redisReply *reply, int64_t *ret) {
     return HF_OK;
 }
 
-static int read_locked(const redisReply *reply, int64_t *ret) {
+static int read_locked(const struct hfi_reply *reply, int64_t *ret) {
     return read_integer(reply, 0, ret) && *ret <= 1 ? HF_OK : HF_EPROTO;
 }
 
-static int read_ttl(const redisReply *reply, int64_t *ret) {
+static int read_ttl(const struct hfi_reply *reply, int64_t *ret) {
     return read_integer(reply, -2, ret) ? HF_OK : HF_EPROTO;
 }
 
-static int read_pong(const redisReply *reply, int64_t *ret) {
+static int read_pong(const struct hfi_reply *reply, int64_t *ret) {
     *ret = 0;
-    return reply->type == REDIS_REPLY_STATUS && strcmp(reply->str, "PONG") == 0 ? HF_OK : HF_EPROTO;
+    return reply->type == HFI_REPLY_STATUS && strcmp(reply->str, "PONG") == 0 ? HF_OK : HF_EPROTO;
 }
 
 static const struct {
     const char *verb;
     bool key, field;
-    int (*read)(const redisReply *reply, int64_t *ret);
+    int (*read)(const struct hfi_reply *reply, int64_t *ret);
 } questions[] = {
     [HFI_QUERY_LOCKED] = {"EXISTS", true, false, read_locked},
     [HFI_QUERY_COUNT] = {"HGET", true, true, read_count},

@@ -40,7 +40,7 @@ static void write_renewal(struct hfi_exchange *x, int64_t lease_ms, int64_t not_
 }
 
 /* 1 held, 0 gone, -1 something else is there. Any other number or reply is malformed. */
-static long long read_renewal(const redisReply *reply, size_t numbers) {
+static long long read_renewal(const struct hfi_reply *reply, size_t numbers) {
     return reply->elements == numbers ? reply->element[0]->integer : INT64_MIN;
 }
 
@@ -149,7 +149,7 @@ static void write_wish(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_
 }
 
 /* Malformed is none of the numbers of read_renewal(). */
-static long long read_native(const redisReply *reply) {
+static long long read_native(const struct hfi_reply *reply) {
     int answer = hfi_native_renewal_read(reply);
     return answer >= 0 ? answer : INT64_MIN;
 }
@@ -196,7 +196,7 @@ static void extended(struct hfi_call *call) {
         hfi_call_finish(call, x->err);
         return;
     }
-    const redisReply *reply = hfi_answer_of(call);
+    const struct hfi_reply *reply = hfi_answer_of(call);
     long long answer = x->script != NULL ? read_renewal(reply, numbers) : read_native(reply);
     if (answer == 1 && !hfi_acks_suffice(x)) {
         hfi_call_finish(call, hfi_acks_fail(x, &call->error));

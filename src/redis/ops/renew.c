@@ -89,9 +89,9 @@ void hfi_renewer_hash_write_probe(const struct hfi_redis *redis,
     hfi_command_pair(command, item->owner, item->owner_len, suffix, strlen(suffix));
 }
 
-bool hfi_renewer_hash_is_there(const struct hfi_renewal_item *item, const redisReply *reply) {
+bool hfi_renewer_hash_is_there(const struct hfi_renewal_item *item, const struct hfi_reply *reply) {
     (void)item;
-    return reply->type == REDIS_REPLY_INTEGER && reply->integer == 1;
+    return reply->type == HFI_REPLY_INTEGER && reply->integer == 1;
 }
 
 const struct hfi_renewer hfi_renewer_hash = {
@@ -262,7 +262,7 @@ static void read_probes(struct renew_script *renew_script) {
     const struct hfi_exchange *x = &renew_script->exchange;
     struct hfi_tracker *tracker = hfi_node_learnt(x->node)->tracker;
     const struct hfi_req *req = x->req;
-    const redisReply *probes[HFI_RENEWAL_MAX], *nexts[HFI_RENEWAL_MAX];
+    const struct hfi_reply *probes[HFI_RENEWAL_MAX], *nexts[HFI_RENEWAL_MAX];
     if (renew_script->track_target == 0)
         return;
     for (size_t i = renew_script->len; i-- > 0; req = req->front->front) {
@@ -274,7 +274,7 @@ static void read_probes(struct renew_script *renew_script) {
     for (size_t i = 0; i < renew_script->len; i++) {
         struct hfi_renewal_item *item = item_of(renew_script, i);
         bool next = hfi_tracker_is_next(tracker, nexts[i]);
-        if (item->answer != 1 || !next || probes[i]->type == REDIS_REPLY_ERROR)
+        if (item->answer != 1 || !next || probes[i]->type == HFI_REPLY_ERROR)
             continue;
         item->tracked = renew_script->renewer->is_there(item, probes[i]);
         if (!item->tracked)
@@ -291,7 +291,7 @@ static bool has_just_taken_over(const struct renew_script *renew_script) {
     return since_ms != 0 && x->sent_ms - since_ms < x->redis->renew_every_ms;
 }
 
-static int read_native_answer(struct renew_script *renew_script, const redisReply *reply) {
+static int read_native_answer(struct renew_script *renew_script, const struct hfi_reply *reply) {
     const struct hfi_exchange *x = &renew_script->exchange;
     struct hfi_renewal_item *item = item_of(renew_script, 0);
     int answer = hfi_native_renewal_read(reply);
@@ -303,7 +303,7 @@ static int read_native_answer(struct renew_script *renew_script, const redisRepl
 }
 
 /* HF_OK, or HF_EPROTO without having changed anything. */
-static int read_answers(struct renew_script *renew_script, const redisReply *reply) {
+static int read_answers(struct renew_script *renew_script, const struct hfi_reply *reply) {
     if (is_native(renew_script))
         return read_native_answer(renew_script, reply);
     if (reply->elements != renew_script->len + 1)
@@ -362,8 +362,8 @@ static bool same_name(const struct hfi_renewal_item *a, const struct hfi_renewal
 }
 
 /* Whether an error reply starts with this code. */
-static bool starts_with(const redisReply *reply, const char *word) {
-    return reply->type == REDIS_REPLY_ERROR && strncmp(reply->str, word, strlen(word)) == 0;
+static bool starts_with(const struct hfi_reply *reply, const char *word) {
+    return reply->type == HFI_REPLY_ERROR && strncmp(reply->str, word, strlen(word)) == 0;
 }
 
 /* The server refused several holds at once, perhaps because of one of them. If it ran a part of the
@@ -373,8 +373,8 @@ static bool must_split(const struct renew_script *renew_script) {
     enum hfi_remedy remedy;
     if (x->err == HF_OK || renew_script->len == 1)
         return false;
-    const redisReply *reply = hfi_exchange_reply(x);
-    if (reply == NULL || reply->type != REDIS_REPLY_ERROR)
+    const struct hfi_reply *reply = hfi_exchange_reply(x);
+    if (reply == NULL || reply->type != HFI_REPLY_ERROR)
         return false;
     hfi_error_of_reply(reply, NULL, &remedy);
     return remedy == HFI_REMEDY_NONE || starts_with(reply, "TRYAGAIN ");

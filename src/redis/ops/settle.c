@@ -43,7 +43,7 @@ void hfi_undo_write(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_com
 
 /* The reply proves that the owner has nothing: the lock was another's; or this copy did not run,
  * and no other copy may have run. */
-static bool means_nothing(struct hfi_call *call, const redisReply *reply) {
+static bool means_nothing(struct hfi_call *call, const struct hfi_reply *reply) {
     const struct hfi_call_state *state = hfi_state_of(call);
     struct hfi_acquire_answer answer;
     if (gives_up(call) || call->kind->stamped)

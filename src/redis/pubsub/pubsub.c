@@ -22,8 +22,8 @@
 
 #include "base/clock.h"
 #include "net/driver/keeper.h"
+#include "net/resp/wire/command.h"
 #include "redis/exchange/exchange.h"
-#include "redis/wire/command.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -49,9 +49,9 @@ static void notify_waiters(const struct hfi_channel *channel, enum hfi_name_list
 }
 
 /* A positive number in plain decimal, as scripts publish them; 0 for anything else. */
-static int64_t number_of(const redisReply *payload) {
+static int64_t number_of(const struct hfi_reply *payload) {
     int64_t number = 0;
-    if (payload->type != REDIS_REPLY_STRING || payload->len == 0 || payload->len > NUMBER_DIGITS)
+    if (payload->type != HFI_REPLY_STRING || payload->len == 0 || payload->len > NUMBER_DIGITS)
         return 0;
     for (size_t i = 0; i < (size_t)payload->len; i++) {
         if (payload->str[i] < '0' || payload->str[i] > '9')
@@ -61,7 +61,7 @@ static int64_t number_of(const redisReply *payload) {
     return number;
 }
 
-static void deliver_message(struct hfi_channel *channel, const redisReply *payload) {
+static void deliver_message(struct hfi_channel *channel, const struct hfi_reply *payload) {
     int64_t number = number_of(payload);
     for (struct hfi_link *link = channel->waiters.next; link != &channel->waiters;
          link = link->next) {
@@ -69,7 +69,7 @@ static void deliver_message(struct hfi_channel *channel, const redisReply *paylo
         struct hfi_grant_message *grant = waiter->grant;
         if (grant != NULL && number > grant->number)
             *grant = (struct hfi_grant_message){.number = number, .at_ms = hfi_now_ms()};
-        if (waiter->listener != NULL && payload->type == REDIS_REPLY_STRING)
+        if (waiter->listener != NULL && payload->type == HFI_REPLY_STRING)
             waiter->listener->on_message(waiter, payload->str, payload->len);
         hfi_task_post(waiter->task, HFI_EVENT_MESSAGE);
     }
@@ -195,9 +195,9 @@ static void alarm_fired(struct hfi_alarm *alarm) {
     hfi_task_post(&HFI_CONTAINER(alarm, struct hfi_pubsub, alarm)->task, HFI_EVENT_TIMER);
 }
 
-static bool is_text(const redisReply *reply, const char *text) {
+static bool is_text(const struct hfi_reply *reply, const char *text) {
     size_t len = strlen(text);
-    return reply->type == REDIS_REPLY_STRING && (size_t)reply->len == len &&
+    return reply->type == HFI_REPLY_STRING && (size_t)reply->len == len &&
            memcmp(reply->str, text, len) == 0;
 }
 
@@ -221,7 +221,7 @@ static const char *refusal_text_locked(struct hfi_pubsub *pubsub,
 }
 
 /* The slot is not this server's, or it does not know whose it is. This is transient. */
-static bool is_moved(const struct hfi_channel *channel, const redisReply *error) {
+static bool is_moved(const struct hfi_channel *channel, const struct hfi_reply *error) {
     static const char *const message[] = {"MOVED ", "ASK ", "TRYAGAIN", "CLUSTERDOWN", "LOADING"};
     for (size_t i = 0; channel->sharded && i < sizeof message / sizeof message[0]; i++)
         if ((size_t)error->len >= strlen(message[i]) &&
@@ -237,7 +237,7 @@ static void mark_moved_locked(struct hfi_channel *channel, unsigned events) {
 }
 
 /* Returns the warning to log, or NULL. */
-static const char *refused_locked(struct hfi_pubsub *pubsub, const redisReply *error,
+static const char *refused_locked(struct hfi_pubsub *pubsub, const struct hfi_reply *error,
                                   bool *ret_moved) {
     struct hfi_link *first = hfi_list_pop_front(&pubsub->asked);
     if (first == NULL)
@@ -262,8 +262,8 @@ static void confirmed_locked(struct hfi_channel *channel) {
 /* Handles a message about a channel. True: the server has ended the subscription. Our own
  * SUNSUBSCRIBE is confirmed before a new subscription, so its confirmation is never taken for
  * that. */
-static bool handle_message_locked(struct hfi_channel *channel, const redisReply *reply) {
-    const redisReply *what = reply->element[0];
+static bool handle_message_locked(struct hfi_channel *channel, const struct hfi_reply *reply) {
+    const struct hfi_reply *what = reply->element[0];
     if (is_text(what, channel->sharded ? "smessage" : "message")) {
         channel->message_ms = hfi_now_ms();
         channel->yield_quota.own = false;
@@ -279,15 +279,15 @@ static bool handle_message_locked(struct hfi_channel *channel, const redisReply 
     return false;
 }
 
-bool hfi_pubsub_push(struct hfi_pubsub *pubsub, const redisReply *reply) {
+bool hfi_pubsub_push(struct hfi_pubsub *pubsub, const struct hfi_reply *reply) {
     struct hfi_channel *channel = NULL;
     const char *refusal = NULL;
     bool moved = false;
     pthread_mutex_lock(&pubsub->mtx);
-    if (reply->type == REDIS_REPLY_ERROR)
+    if (reply->type == HFI_REPLY_ERROR)
         refusal = refused_locked(pubsub, reply, &moved);
-    if (reply->type == REDIS_REPLY_ARRAY && reply->elements == 3 &&
-        reply->element[1]->type == REDIS_REPLY_STRING)
+    if (reply->type == HFI_REPLY_ARRAY && reply->elements == 3 &&
+        reply->element[1]->type == HFI_REPLY_STRING)
         channel = hfi_pubsub_find_locked(pubsub, reply->element[1]->str, reply->element[1]->len);
     if (channel != NULL)
         moved = handle_message_locked(channel, reply);

@@ -11,9 +11,8 @@
 #include "base/mem.h"
 #include "engine/engine.h"
 #include "net/conn/conn.h"
+#include "net/resp/wire/reply.h"
 #include "task/task.h"
-
-#include <hiredis/hiredis.h>
 
 struct hfi_pubsub;
 struct hfi_channel;
@@ -118,7 +117,7 @@ void hfi_pubsub_yielded(struct hfi_waiter *waiter, bool used, int limit);
 
 /* Called by the connection: messages on the thread that reads, its state on the keeper's. True: the
  * server has said that a slot is not its own, or no longer. */
-bool hfi_pubsub_push(struct hfi_pubsub *pubsub, const redisReply *reply);
+bool hfi_pubsub_push(struct hfi_pubsub *pubsub, const struct hfi_reply *reply);
 void hfi_pubsub_state(struct hfi_pubsub *pubsub, bool up);
 
 #endif

@@ -67,7 +67,7 @@ int64_t hfi_tracker_target(const struct hfi_tracker *tracker) {
 }
 
 /* Unless the server cannot do it just now: LOADING, BUSY and the like. */
-static void refuse(struct hfi_tracker *tracker, const redisReply *reply) {
+static void refuse(struct hfi_tracker *tracker, const struct hfi_reply *reply) {
     bool final = strncmp(reply->str, "NOPERM", 6) == 0 || strncmp(reply->str, "ERR", 3) == 0;
     if (!final || atomic_exchange(&tracker->refused, true))
         return;
@@ -94,39 +94,39 @@ void hfi_tracker_state(struct hfi_tracker *tracker, bool up) {
 }
 
 /* A status is a pong. */
-static bool read_id(struct hfi_tracker *tracker, const redisReply *reply) {
-    if (reply->type != REDIS_REPLY_INTEGER && reply->type != REDIS_REPLY_ERROR)
+static bool read_id(struct hfi_tracker *tracker, const struct hfi_reply *reply) {
+    if (reply->type != HFI_REPLY_INTEGER && reply->type != HFI_REPLY_ERROR)
         return false;
     if (!atomic_exchange(&tracker->asked, false))
         return false;
-    if (reply->type == REDIS_REPLY_ERROR)
+    if (reply->type == HFI_REPLY_ERROR)
         refuse(tracker, reply);
     else
         atomic_store(&tracker->target, reply->integer > 0 ? reply->integer : 0);
     return true;
 }
 
-static bool is_bytes(const redisReply *reply, const char *text) {
-    return reply->type == REDIS_REPLY_STRING && reply->len == strlen(text) &&
+static bool is_bytes(const struct hfi_reply *reply, const char *text) {
+    return reply->type == HFI_REPLY_STRING && reply->len == strlen(text) &&
            memcmp(reply->str, text, reply->len) == 0;
 }
 
-static void note_subscription(struct hfi_tracker *tracker, const redisReply *message) {
-    if (message->type == REDIS_REPLY_ARRAY && message->elements == 3 &&
+static void note_subscription(struct hfi_tracker *tracker, const struct hfi_reply *message) {
+    if (message->type == HFI_REPLY_ARRAY && message->elements == 3 &&
         (is_bytes(message->element[0], "subscribe") || is_bytes(message->element[0], "ssubscribe")))
         atomic_store_explicit(&tracker->subscribed, true, memory_order_relaxed);
 }
 
-static bool is_ok(const redisReply *reply) {
-    return reply != NULL && reply->type == REDIS_REPLY_STATUS;
+static bool is_ok(const struct hfi_reply *reply) {
+    return reply != NULL && reply->type == HFI_REPLY_STATUS;
 }
 
-static bool is_about_id(const redisReply *reply) {
+static bool is_about_id(const struct hfi_reply *reply) {
     return memmem(reply->str, reply->len, "does not exist", strlen("does not exist")) != NULL;
 }
 
-bool hfi_tracker_is_on(struct hfi_tracker *tracker, int64_t target, const redisReply *reply) {
-    if (reply == NULL || reply->type != REDIS_REPLY_ERROR)
+bool hfi_tracker_is_on(struct hfi_tracker *tracker, int64_t target, const struct hfi_reply *reply) {
+    if (reply == NULL || reply->type != HFI_REPLY_ERROR)
         return is_ok(reply);
     /* The connection has ended, and we have not noticed yet. */
     if (is_about_id(reply))
@@ -136,8 +136,8 @@ bool hfi_tracker_is_on(struct hfi_tracker *tracker, int64_t target, const redisR
     return false;
 }
 
-bool hfi_tracker_is_next(struct hfi_tracker *tracker, const redisReply *reply) {
-    if (reply != NULL && reply->type == REDIS_REPLY_ERROR)
+bool hfi_tracker_is_next(struct hfi_tracker *tracker, const struct hfi_reply *reply) {
+    if (reply != NULL && reply->type == HFI_REPLY_ERROR)
         refuse(tracker, reply);
     return is_ok(reply);
 }
@@ -211,9 +211,9 @@ static void wake_waiters(struct hfi_tracker *tracker, const char *name, size_t l
         hfi_free(redis->mem, channel);
 }
 
-static void key_changed(struct hfi_tracker *tracker, const redisReply *key) {
+static void key_changed(struct hfi_tracker *tracker, const struct hfi_reply *key) {
     const struct hfi_names *names = &tracker->redis->names;
-    if (key->type != REDIS_REPLY_STRING || key->len <= names->prefix_len ||
+    if (key->type != HFI_REPLY_STRING || key->len <= names->prefix_len ||
         memcmp(key->str, names->prefix, names->prefix_len) != 0)
         return;
     const char *name = key->str + names->prefix_len;
@@ -223,24 +223,24 @@ static void key_changed(struct hfi_tracker *tracker, const redisReply *key) {
     hfi_tracker_note(tracker, name, len);
 }
 
-static bool is_report(const redisReply *message) {
-    return message->type == REDIS_REPLY_ARRAY && message->elements == 3 &&
+static bool is_report(const struct hfi_reply *message) {
+    return message->type == HFI_REPLY_ARRAY && message->elements == 3 &&
            is_bytes(message->element[1], INVALIDATE);
 }
 
-bool hfi_tracker_push(struct hfi_tracker *tracker, const redisReply *message) {
+bool hfi_tracker_push(struct hfi_tracker *tracker, const struct hfi_reply *message) {
     if (!is_report(message)) {
         note_subscription(tracker, message);
         return read_id(tracker, message);
     }
     if (!tracker->redis->base.tracks)
         return true;
-    const redisReply *keys = message->element[2];
-    if (keys->type == REDIS_REPLY_NIL) {
+    const struct hfi_reply *keys = message->element[2];
+    if (keys->type == HFI_REPLY_NIL) {
         atomic_fetch_add_explicit(tracker->redis->track_events, 1, memory_order_relaxed);
         note_all(tracker);
     }
-    for (size_t i = 0; keys->type == REDIS_REPLY_ARRAY && i < keys->elements; i++)
+    for (size_t i = 0; keys->type == HFI_REPLY_ARRAY && i < keys->elements; i++)
         key_changed(tracker, keys->element[i]);
     return true;
 }

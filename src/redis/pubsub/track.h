@@ -13,7 +13,7 @@
 
 #include "redis/exchange/env.h"
 
-#include <hiredis/hiredis.h>
+#include "net/resp/wire/reply.h"
 
 struct hfi_node;
 struct hfi_tracker;
@@ -30,7 +30,7 @@ void hfi_tracker_free(struct hfi_tracker *tracker); /* NULL is fine */
  * thread. */
 void hfi_tracker_state(struct hfi_tracker *tracker, bool up);
 /* A message of the pub/sub connection, on the thread that reads it. True: it was the tracker's. */
-bool hfi_tracker_push(struct hfi_tracker *tracker, const redisReply *message);
+bool hfi_tracker_push(struct hfi_tracker *tracker, const struct hfi_reply *message);
 
 /* ---- Any thread ---- */
 
@@ -44,9 +44,9 @@ int64_t hfi_tracker_target(const struct hfi_tracker *tracker);
 void hfi_track_on(struct hfi_command *command, int64_t target);
 void hfi_track_next(struct hfi_command *command);
 /* Whether the reply to the first turned it on. Remembers what the server refuses for good. */
-bool hfi_tracker_is_on(struct hfi_tracker *tracker, int64_t target, const redisReply *reply);
+bool hfi_tracker_is_on(struct hfi_tracker *tracker, int64_t target, const struct hfi_reply *reply);
 /* Whether the reply to the second allowed it. */
-bool hfi_tracker_is_next(struct hfi_tracker *tracker, const redisReply *reply);
+bool hfi_tracker_is_next(struct hfi_tracker *tracker, const struct hfi_reply *reply);
 
 /* As if the server had reported this name. */
 void hfi_tracker_note(struct hfi_tracker *tracker, const char *name, size_t len);

@@ -54,9 +54,9 @@ static bool read_address(struct text text, struct hfi_slot_host *ret) {
     return port != 0 && !unknown && hfi_is_host(text.at, host_len);
 }
 
-bool hfi_redirect_read(const redisReply *reply, struct hfi_redirect *ret) {
+bool hfi_redirect_read(const struct hfi_reply *reply, struct hfi_redirect *ret) {
     struct hfi_redirect redirect;
-    if (reply->type != REDIS_REPLY_ERROR)
+    if (reply->type != HFI_REPLY_ERROR)
         return false;
     struct text text = {reply->str, reply->len};
     redirect.ask = skip_prefix(&text, "ASK ");

@@ -11,6 +11,6 @@ struct hfi_redirect {
 };
 
 /* Whether a reply is a redirect, and to where; *ret is untouched if not. */
-bool hfi_redirect_read(const redisReply *reply, struct hfi_redirect *ret);
+bool hfi_redirect_read(const struct hfi_reply *reply, struct hfi_redirect *ret);
 
 #endif

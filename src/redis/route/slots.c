@@ -101,20 +101,20 @@ unsigned hfi_slot_of(const char *prefix, size_t prefix_len, const char *name, si
 
 /* ---- CLUSTER SLOTS ---- */
 
-static bool is_slot(const redisReply *reply) {
-    return reply->type == REDIS_REPLY_INTEGER && reply->integer >= 0 && reply->integer < HFI_SLOTS;
+static bool is_slot(const struct hfi_reply *reply) {
+    return reply->type == HFI_REPLY_INTEGER && reply->integer >= 0 && reply->integer < HFI_SLOTS;
 }
 
 /* {host, port, ...}. Nodes may send no host, or "?" for an unknown one. */
-static bool read_server(const redisReply *reply, struct hfi_slot_host *ret, bool *ret_known) {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2)
+static bool read_server(const struct hfi_reply *reply, struct hfi_slot_host *ret, bool *ret_known) {
+    if (reply->type != HFI_REPLY_ARRAY || reply->elements < 2)
         return false;
-    const redisReply *host = reply->element[0], *port = reply->element[1];
-    if (host->type != REDIS_REPLY_STRING && host->type != REDIS_REPLY_NIL)
+    const struct hfi_reply *host = reply->element[0], *port = reply->element[1];
+    if (host->type != HFI_REPLY_STRING && host->type != HFI_REPLY_NIL)
         return false;
-    if (port->type != REDIS_REPLY_INTEGER || port->integer < 0 || port->integer > UINT16_MAX)
+    if (port->type != HFI_REPLY_INTEGER || port->integer < 0 || port->integer > UINT16_MAX)
         return false;
-    bool named = host->type == REDIS_REPLY_STRING;
+    bool named = host->type == HFI_REPLY_STRING;
     if (named && !hfi_is_host(host->str, host->len))
         return false;
     ret->host = named ? host->str : "";
@@ -124,10 +124,10 @@ static bool read_server(const redisReply *reply, struct hfi_slot_host *ret, bool
     return true;
 }
 
-static bool read_range(const redisReply *reply, struct hfi_slot_range *ret) {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 3)
+static bool read_range(const struct hfi_reply *reply, struct hfi_slot_range *ret) {
+    if (reply->type != HFI_REPLY_ARRAY || reply->elements < 3)
         return false;
-    const redisReply *first = reply->element[0], *last = reply->element[1];
+    const struct hfi_reply *first = reply->element[0], *last = reply->element[1];
     if (!is_slot(first) || !is_slot(last) || first->integer > last->integer)
         return false;
     ret->first = (unsigned)first->integer;
@@ -155,10 +155,10 @@ static bool mark(unsigned char taken[HFI_SLOTS / 8], const struct hfi_slot_range
 
 /* No slot is in two ranges, so the ranges together visit each slot at most once, however long the
  * reply is. */
-static bool is_map(const redisReply *reply) {
+static bool is_map(const struct hfi_reply *reply) {
     unsigned char taken[HFI_SLOTS / 8] = {0};
     struct hfi_slot_range range;
-    if (reply->type != REDIS_REPLY_ARRAY)
+    if (reply->type != HFI_REPLY_ARRAY)
         return false;
     for (size_t i = 0; i < reply->elements; i++)
         if (!read_range(reply->element[i], &range) || !mark(taken, &range))
@@ -166,7 +166,7 @@ static bool is_map(const redisReply *reply) {
     return true;
 }
 
-int hfi_slots_read(const redisReply *reply,
+int hfi_slots_read(const struct hfi_reply *reply,
                    void (*visit)(const struct hfi_slot_range *range, void *arg), void *arg) {
     if (!is_map(reply))
         return HF_EPROTO;

@@ -4,7 +4,8 @@
 #ifndef HFI_REDIS_ROUTE_SLOTS_H
 #define HFI_REDIS_ROUTE_SLOTS_H
 
-#include <hiredis/hiredis.h>
+#include "net/resp/wire/reply.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -31,7 +32,7 @@ struct hfi_slot_range {
 
 /* Calls `visit` for each range of a CLUSTER SLOTS reply, in its order. HF_EPROTO: the reply is
  * invalid, and `visit` was not called. Slots that it does not name have no primary. */
-int hfi_slots_read(const redisReply *reply,
+int hfi_slots_read(const struct hfi_reply *reply,
                    void (*visit)(const struct hfi_slot_range *range, void *arg), void *arg);
 
 #endif

@@ -8,25 +8,25 @@
 -- back. It is written in any case, since replicas confirm nothing but writes; but a lease of 1 ms
 -- only asks. A key that somebody made permanent stays so. A key of a wrong type costs the others
 -- nothing; any other error is the whole batch's.
--- luacheck: read globals now too_late
+-- luacheck: read globals call now too_late
 if too_late then return {now} end
 
+local pcall, args, tonumber = redis.pcall, ARGV, tonumber
+local leases = {}
 for i = 1, #KEYS do
-  if tonumber(ARGV[2 * i]) < 1 then
-    return redis.error_reply('ERR the lease must be at least 1 ms')
-  end
+  local lease_ms = tonumber(args[2 * i])
+  if lease_ms < 1 then return redis.error_reply('ERR the lease must be at least 1 ms') end
+  leases[i] = lease_ms
 end
 
 local reply = {}
 for i, lock in ipairs(KEYS) do
-  local lease_ms, token = ARGV[2 * i], ARGV[2 * i + 1]
-  local there = redis.pcall('get', lock)
-  local held = there == token and 1 or 0
-  if held == 1 then
-    local ttl_ms = lease_ms ~= '1' and redis.call('pttl', lock) or -1
-    if ttl_ms >= 0 then
-      redis.call('pexpire', lock, ttl_ms < tonumber(lease_ms) and lease_ms or ttl_ms)
-    end
+  local lease_ms = leases[i]
+  local there, held = pcall('get', lock), 0
+  if there == args[2 * i + 1] then
+    held = 1
+    local ttl_ms = lease_ms ~= 1 and call('pttl', lock) or -1
+    if ttl_ms >= 0 then call('pexpire', lock, ttl_ms < lease_ms and args[2 * i] or ttl_ms) end
   elseif type(there) == 'table' then
     if not string.find(there.err, 'WRONGTYPE', 1, true) then return there end
     held = -1

@@ -138,9 +138,9 @@ static void write_poll(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_
 
 /* Marks the items that the reply lists. False: the reply is malformed. */
 static bool read_poll(const struct hfi_poll_entry *entry, bool named[BATCH_MAX]) {
-    const redisReply *reply = hfi_exchange_reply(&entry->exchange);
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements < 2 ||
-        reply->elements > entry->len + 2 || reply->element[0]->integer != (long long)entry->len)
+    const struct hfi_reply *reply = hfi_exchange_reply(&entry->exchange);
+    if (reply->type != HFI_REPLY_ARRAY || reply->elements < 2 || reply->elements > entry->len + 2 ||
+        reply->element[0]->integer != (long long)entry->len)
         return false;
     for (size_t i = 1; i + 1 < reply->elements; i++) {
         long long index = reply->element[i]->integer;

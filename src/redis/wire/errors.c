@@ -88,7 +88,8 @@ static size_t words_len(const char *text, size_t len) {
     return sent != NULL ? (size_t)(sent - text) : len;
 }
 
-int hfi_error_of_reply(const redisReply *reply, hf_error *error, enum hfi_remedy *ret_remedy) {
+int hfi_error_of_reply(const struct hfi_reply *reply, hf_error *error,
+                       enum hfi_remedy *ret_remedy) {
     const char *text = reply->str;
     size_t len = reply->len;
     bool lacking = is_about_no_command(text, len);

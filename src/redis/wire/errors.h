@@ -2,9 +2,9 @@
 #ifndef HFI_REDIS_WIRE_ERRORS_H
 #define HFI_REDIS_WIRE_ERRORS_H
 
-#include <holdfast/holdfast.h>
+#include "net/resp/wire/reply.h"
 
-#include <hiredis/hiredis.h>
+#include <holdfast/holdfast.h>
 
 enum hfi_remedy {
     HFI_REMEDY_NONE,         /* none: the error is the result */
@@ -16,7 +16,7 @@ enum hfi_remedy {
 };
 
 /* Returns the code of an error reply, and puts its text into `error` (whose node is kept). */
-int hfi_error_of_reply(const redisReply *reply, hf_error *error, enum hfi_remedy *ret_remedy);
+int hfi_error_of_reply(const struct hfi_reply *reply, hf_error *error, enum hfi_remedy *ret_remedy);
 
 /* The server works, but denies this: the user lacks permission, or the command does not exist. */
 static inline bool hfi_is_withheld(int err) {

@@ -5,7 +5,7 @@
 #ifndef HFI_REDIS_WIRE_NAMES_H
 #define HFI_REDIS_WIRE_NAMES_H
 
-#include "redis/wire/command.h"
+#include "net/resp/wire/command.h"
 
 struct hfi_names {
     const char *prefix; /* in front of every name; "" is none */

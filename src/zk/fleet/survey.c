@@ -118,11 +118,16 @@ static void refused(struct hfi_zk_survey *survey, const struct hfi_zk_request *r
         hfi_zk_survey_cut(survey, why_cut(err));
 }
 
+static void note_answer(struct hfi_zk_survey *survey) {
+    survey->lost = 0;
+    survey->answered_ms = hfi_now_ms();
+}
+
 static void batch_answered(struct hfi_zk_call *c) {
     struct hfi_zk_survey *survey = c->u.survey;
     int err = HF_OK;
     c->number = 0;
-    survey->lost = 0;
+    note_answer(survey);
     for (size_t i = 0; i < survey->batch_len && err == HF_OK; i++) {
         struct hfi_zk_request *request = survey->batch[i];
         if (c->answers[i].err == HFI_ZK_OK)
@@ -140,13 +145,16 @@ static void batch_answered(struct hfi_zk_call *c) {
     go_on(c);
 }
 
-static void batch_lost(struct hfi_zk_call *c) {
+/* A server that greets and then closes each connection is not reached, either: no more than
+ * connect_timeout_ms are spent on it, as in other calls. */
+static void step_lost(struct hfi_zk_call *c) {
     struct hfi_zk_survey *survey = c->u.survey;
     c->number = 0;
-    if (++survey->lost > LOST_MAX)
+    bool too_long = hfi_now_ms() - survey->answered_ms >= c->zk->connect_timeout_ms;
+    if (++survey->lost > LOST_MAX || too_long)
         hfi_zk_call_fail(c, HF_EUNREACH, "the connection keeps breaking");
     else
-        hfi_zk_ask_for(c, &survey->step);
+        hfi_zk_ask_for(c, c->step);
 }
 
 /* ---- The walk ---- */
@@ -202,7 +210,7 @@ static void go_on(struct hfi_zk_call *c) {
                                         .tolerant = true,
                                         .write = write_batch,
                                         .answered = batch_answered,
-                                        .lost = batch_lost};
+                                        .lost = step_lost};
     hfi_zk_ask_for(c, &survey->step);
 }
 
@@ -215,11 +223,12 @@ static void write_sync(struct hfi_zk_call *c, struct hfi_zk_out *out) {
 
 static void synced(struct hfi_zk_call *c) {
     c->number = 0;
+    note_answer(c->u.survey);
     go_on(c);
 }
 
 static const struct hfi_zk_step sync_step = {
-    .frames = 1, .tolerant = true, .write = write_sync, .answered = synced};
+    .frames = 1, .tolerant = true, .write = write_sync, .answered = synced, .lost = step_lost};
 
 static void over(struct hfi_zk_call *c) {
     hfi_zk_call_fail(c, HF_EUNREACH, "the ZooKeeper session has ended");
@@ -273,7 +282,7 @@ void hfi_zk_survey(struct hfi_call *call) {
     survey->pattern = call->name;
     survey->pattern_len = call->name_len;
     survey->literal_len = literal_len(call->name, call->name_len);
-    survey->begun_ms = hfi_now_ms();
+    survey->begun_ms = survey->answered_ms = hfi_now_ms();
     survey->wall_ms = wall_ms();
     survey->findings->subscribers = 0; /* no clients are asked, so none is missing */
     survey->findings->connections_known = true;

@@ -37,6 +37,7 @@ struct hfi_zk_survey {
     size_t base_len, top_len;
     char last_id[HFI_ZK_UUID_TEXT]; /* of the client whose connection was reported last */
     int64_t begun_ms, wall_ms;
+    int64_t answered_ms; /* when a reply came last; the begin, before the first */
     struct hfi_findings *findings;
     struct hfi_link requests; /* in execution order, the deepest first */
     size_t nodes, locks;      /* how many were found so far */

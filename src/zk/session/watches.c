@@ -6,17 +6,13 @@
  */
 #include "zk/session/watches.h"
 
+#include "base/table.h"
+
 #include <pthread.h>
 #include <string.h>
 
-#define uthash_malloc(size)                                                                        \
-    hfi_alloc(mem, size) /* a `mem` is in scope wherever the table changes */
-#define uthash_free(ptr, size) hfi_free(mem, ptr)
-#define HASH_NONFATAL_OOM 1
-#include <uthash.h>
-
 struct hfi_zk_watched {
-    UT_hash_handle hh;
+    struct hfi_keyed keyed;
     struct hfi_link watches;
     size_t len;
     char path[];
@@ -25,7 +21,7 @@ struct hfi_zk_watched {
 struct hfi_zk_watches {
     const struct hfi_mem *mem;
     pthread_mutex_t mtx;
-    struct hfi_zk_watched *table;
+    struct hfi_table table;
 };
 
 int hfi_zk_watches_new(const struct hfi_mem *mem, struct hfi_zk_watches **ret) {
@@ -45,12 +41,13 @@ void hfi_zk_watches_free(struct hfi_zk_watches *watches) {
     hfi_free(watches->mem, watches);
 }
 
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
+static struct hfi_zk_watched *watched_of(struct hfi_keyed *keyed) {
+    return keyed != NULL ? HFI_CONTAINER(keyed, struct hfi_zk_watched, keyed) : NULL;
+}
+
 static struct hfi_zk_watched *find_locked(struct hfi_zk_watches *watches, const char *path,
                                           size_t len) {
-    struct hfi_zk_watched *found = NULL;
-    HASH_FIND(hh, watches->table, path, len, found);
-    return found;
+    return watched_of(hfi_table_find(&watches->table, path, len));
 }
 
 static struct hfi_zk_watched *new_watched(const struct hfi_mem *mem, const char *parent,
@@ -65,19 +62,16 @@ static struct hfi_zk_watched *new_watched(const struct hfi_mem *mem, const char 
     return watched;
 }
 
-/* Returns the existing entry, or inserts this one; a duplicate is freed. NULL: no memory. */
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
+/* Returns the existing entry, or inserts this one; a duplicate is freed. */
 static struct hfi_zk_watched *add_locked(struct hfi_zk_watches *watches,
                                          struct hfi_zk_watched *watched) {
-    const struct hfi_mem *mem = watches->mem;
     struct hfi_zk_watched *found = find_locked(watches, watched->path, watched->len);
-    if (found == NULL) {
-        HASH_ADD_KEYPTR(hh, watches->table, watched->path, watched->len, watched);
-        if (watched->hh.tbl != NULL)
-            return watched;
+    if (found != NULL) {
+        hfi_free(watches->mem, watched);
+        return found;
     }
-    hfi_free(mem, watched);
-    return found;
+    hfi_table_add(watches->mem, &watches->table, &watched->keyed, watched->path, watched->len);
+    return watched;
 }
 
 int hfi_zk_watch(struct hfi_zk_watches *watches, struct hfi_zk_watch *watch, const char *parent,
@@ -90,33 +84,29 @@ int hfi_zk_watch(struct hfi_zk_watches *watches, struct hfi_zk_watch *watch, con
     hfi_zk_unwatch(watches, watch);
     pthread_mutex_lock(&watches->mtx);
     watched = add_locked(watches, watched);
-    if (watched != NULL) {
-        watch->watched = watched;
-        watch->task = task;
-        watch->event = event;
-        atomic_store(&watch->seen, 0);
-        atomic_store(&watch->first, false);
-        hfi_list_push_back(&watched->watches, &watch->link);
-    }
+    watch->watched = watched;
+    watch->task = task;
+    watch->event = event;
+    atomic_store(&watch->seen, 0);
+    atomic_store(&watch->first, false);
+    hfi_list_push_back(&watched->watches, &watch->link);
     pthread_mutex_unlock(&watches->mtx);
-    return watched != NULL ? HF_OK : HF_ENOMEM;
+    return HF_OK;
 }
 
 const char *hfi_zk_watched_path(const struct hfi_zk_watch *watch) {
     return watch->watched->path;
 }
 
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
 void hfi_zk_unwatch(struct hfi_zk_watches *watches, struct hfi_zk_watch *watch) {
     struct hfi_zk_watched *watched = watch->watched;
     if (watched == NULL)
         return;
-    const struct hfi_mem *mem = watches->mem;
     pthread_mutex_lock(&watches->mtx);
     hfi_list_remove(&watch->link);
     watch->watched = NULL;
     if (hfi_list_empty(&watched->watches)) {
-        HASH_DEL(watches->table, watched);
+        hfi_table_remove(watches->mem, &watches->table, &watched->keyed);
         hfi_free(watches->mem, watched);
     }
     pthread_mutex_unlock(&watches->mtx);
@@ -155,8 +145,8 @@ void hfi_zk_watches_fire(struct hfi_zk_watches *watches, const struct hfi_zk_eve
 
 void hfi_zk_watches_lost(struct hfi_zk_watches *watches, unsigned seen) {
     pthread_mutex_lock(&watches->mtx);
-    for (const struct hfi_zk_watched *watched = watches->table; watched != NULL;
-         watched = watched->hh.next)
-        fire_locked(watched, seen);
+    for (struct hfi_keyed *keyed = hfi_table_first(&watches->table); keyed != NULL;
+         keyed = hfi_table_next(&watches->table, keyed))
+        fire_locked(watched_of(keyed), seen);
     pthread_mutex_unlock(&watches->mtx);
 }

@@ -3,19 +3,16 @@
  */
 #include "zk/wire/nodes.h"
 
+#include "base/list.h"
+#include "base/table.h"
+
 #include <pthread.h>
 #include <string.h>
-
-#define HASH_NONFATAL_OOM 1
-#define uthash_malloc(size)                                                                        \
-    hfi_alloc(mem, size) /* a `mem` is in scope wherever the table changes */
-#define uthash_free(ptr, size) hfi_free(mem, ptr)
-#include <uthash.h>
 
 #define KEY_MAX (HFI_ZK_NAME_MAX + 200) /* the longest name, and an owner: a uuid and a number */
 
 struct entry {
-    UT_hash_handle hh;
+    struct hfi_keyed keyed;
     struct hfi_zk_held held;
     char key[];
 };
@@ -23,7 +20,7 @@ struct entry {
 struct hfi_zk_nodes {
     const struct hfi_mem *mem;
     pthread_mutex_t mtx;
-    struct entry *table;
+    struct hfi_table table;
 };
 
 int hfi_zk_nodes_new(const struct hfi_mem *mem, struct hfi_zk_nodes **ret) {
@@ -36,18 +33,25 @@ int hfi_zk_nodes_new(const struct hfi_mem *mem, struct hfi_zk_nodes **ret) {
     return HF_OK;
 }
 
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
+static struct entry *entry_of(struct hfi_keyed *keyed) {
+    return keyed != NULL ? HFI_CONTAINER(keyed, struct entry, keyed) : NULL;
+}
+
+static struct entry *first_locked(const struct hfi_zk_nodes *nodes) {
+    return entry_of(hfi_table_first(&nodes->table));
+}
+
 static void remove_locked(struct hfi_zk_nodes *nodes, struct entry *entry) {
-    const struct hfi_mem *mem = nodes->mem;
-    HASH_DEL(nodes->table, entry);
-    hfi_free(mem, entry);
+    hfi_table_remove(nodes->mem, &nodes->table, &entry->keyed);
+    hfi_free(nodes->mem, entry);
 }
 
 void hfi_zk_nodes_free(struct hfi_zk_nodes *nodes) {
     if (nodes == NULL)
         return;
-    while (nodes->table != NULL)
-        remove_locked(nodes, nodes->table);
+    struct entry *entry;
+    while ((entry = first_locked(nodes)) != NULL)
+        remove_locked(nodes, entry);
     pthread_mutex_destroy(&nodes->mtx);
     hfi_free(nodes->mem, nodes);
 }
@@ -66,25 +70,17 @@ static size_t write_key(const struct hfi_zk_place *place, char key[KEY_MAX]) {
     return len + part_len;
 }
 
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
 static struct entry *find_locked(const struct hfi_zk_nodes *nodes, const char *key, size_t len) {
-    struct entry *entry = NULL;
-    HASH_FIND(hh, nodes->table, key, len, entry);
-    return entry;
+    return entry_of(hfi_table_find(&nodes->table, key, len));
 }
 
-/* NOLINTNEXTLINE(readability-function-size): the macro is what is big */
 static struct entry *add_locked(struct hfi_zk_nodes *nodes, const char *key, size_t len) {
-    const struct hfi_mem *mem = nodes->mem;
-    struct entry *entry = hfi_zalloc(mem, sizeof *entry + len);
+    struct entry *entry = hfi_zalloc(nodes->mem, sizeof *entry + len);
     if (entry == NULL)
         return NULL;
     memcpy(entry->key, key, len);
-    HASH_ADD_KEYPTR(hh, nodes->table, entry->key, len, entry);
-    if (entry->hh.tbl != NULL)
-        return entry;
-    hfi_free(mem, entry);
-    return NULL;
+    hfi_table_add(nodes->mem, &nodes->table, &entry->keyed, entry->key, len);
+    return entry;
 }
 
 int hfi_zk_nodes_put(struct hfi_zk_nodes *nodes, const struct hfi_zk_place *place,
@@ -131,8 +127,8 @@ size_t hfi_zk_nodes_end(struct hfi_zk_nodes *nodes, uint64_t number) {
     size_t ended = 0;
     pthread_mutex_lock(&nodes->mtx);
     struct entry *next;
-    for (struct entry *entry = nodes->table; entry != NULL; entry = next) {
-        next = entry->hh.next;
+    for (struct entry *entry = first_locked(nodes); entry != NULL; entry = next) {
+        next = entry_of(hfi_table_next(&nodes->table, &entry->keyed));
         if (entry->held.number >= number)
             continue;
         remove_locked(nodes, entry);
@@ -144,7 +140,7 @@ size_t hfi_zk_nodes_end(struct hfi_zk_nodes *nodes, uint64_t number) {
 
 size_t hfi_zk_nodes_len(struct hfi_zk_nodes *nodes) {
     pthread_mutex_lock(&nodes->mtx);
-    size_t len = HASH_COUNT(nodes->table);
+    size_t len = nodes->table.len;
     pthread_mutex_unlock(&nodes->mtx);
     return len;
 }

@@ -7,7 +7,7 @@ package main
 // same time may refuse each other, and so may what is left of one that was killed. What is judged is who
 // holds, until when, and how often; and that a lock that seems free was, unless a server has forgotten it.
 
-var joints = map[string]bool{"quorum": true, "quorum_once": true, "quorum_fenced": true, "multi": true}
+var joints = map[string]bool{"quorum": true, "quorum_once": true, "quorum_fenced": true, "quorum_string": true, "multi": true}
 
 // isJoint: of locks on servers that change (moving.go) nothing more can be said, either.
 func isJoint(kind string) bool { return joints[kind] || isMoving(kind) }

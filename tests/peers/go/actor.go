@@ -193,12 +193,21 @@ func obey(verb string, words []string) (string, error) {
 	if !found {
 		return "", errors.New("no such handle")
 	}
+	if verb == "ready" { // A connection that has ended is replaced when it is wanted.
+		return "ok", nil
+	}
 	if verb == "work" {
 		rounds, err := strconv.Atoi(words[1])
 		if err != nil {
 			return "", err
 		}
 		return work(h, rounds, words[2])
+	}
+	if mutex, is := h.(redsyncHandle); is && verb == "owned" { // By its own clock.
+		if time.Now().Before(mutex.mutex.Until()) {
+			return "ok", nil
+		}
+		return "lost", nil
 	}
 	verbs := map[string]struct {
 		call    func() (bool, error)

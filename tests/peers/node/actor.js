@@ -47,6 +47,7 @@ class Handle {
         this.name = name;
         this.lease = lease;
         const clients = ports.map(connect);
+        this.clients = clients;
         this.once = this.version.manager(clients, once);
         this.often = this.version.manager(clients, often);
         for (const manager of [this.once, this.often]) {
@@ -77,8 +78,20 @@ class Handle {
         });
     }
 
+    // Servers that were away are there again.
+    async ready() {
+        for (const client of this.clients) {
+            if (client.status !== 'ready') await new Promise((resolve) => client.once('ready', resolve));
+        }
+        return 'ok';
+    }
+
     release() {
         return this.refused('lost', () => this.once.release(this.lock));
+    }
+
+    owned() {
+        return this.lock.expiration > Date.now() ? 'ok' : 'lost';
     }
 }
 
@@ -111,6 +124,8 @@ async function obey(verb, words) {
         case 'take': return handle.take(handle.often);
         case 'extend': return handle.extend();
         case 'release': return handle.release();
+        case 'ready': return handle.ready();
+        case 'owned': return handle.owned();
         case 'locked': return 'silent'; // It has no such call.
         case 'work': return work(handle, Number(words[1]), Number(words[2]));
         default: throw new Error('no such command');

@@ -45,6 +45,24 @@ class RedisPy:
     def locked(self):
         return self.lock.locked()
 
+    def owned(self):
+        return self.lock.owned()
+
+
+class ByHand:
+    """What is written by hand: SET NX PX, and DEL without a look at whose it is."""
+
+    def __init__(self, name, lease_ms, ports):
+        import redis
+
+        self.client, self.name, self.lease_ms = redis.Redis(port=ports[0]), name, lease_ms
+
+    def attempt(self):
+        return bool(self.client.set(self.name, "mine", nx=True, px=self.lease_ms))
+
+    def release(self):
+        self.client.delete(self.name)
+
 
 class Pottery:
     def __init__(self, name, lease_ms, ports):
@@ -193,6 +211,7 @@ class PythonRedisLock:
 
 
 PEERS = {
+    "by-hand": ByHand,
     "redis-py": RedisPy,
     "pottery": Pottery,
     "redlock-py": RedlockPy,

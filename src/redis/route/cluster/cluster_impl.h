@@ -139,7 +139,7 @@ struct hfi_redirects hfi_cluster_redirect(struct hfi_cluster *route, const struc
 /* Applies a member's CLUSTER SLOTS reply. HF_EPROTO: it is no map; HF_EREFUSED: an empty one;
  * HF_EUNREACH: one without addresses. */
 int hfi_cluster_read_map(struct hfi_cluster *route, const struct hfi_member *from,
-                         const redisReply *reply);
+                         const struct hfi_reply *reply);
 /* Makes members of the unknown addresses, and notifies the engine of moved slots. */
 void hfi_cluster_settle_map(struct hfi_cluster *route);
 /* It has no slots: retires its node. */

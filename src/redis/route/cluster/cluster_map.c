@@ -292,7 +292,7 @@ static void read_range(const struct hfi_slot_range *range, void *arg) {
 }
 
 int hfi_cluster_read_map(struct hfi_cluster *route, const struct hfi_member *from,
-                         const redisReply *reply) {
+                         const struct hfi_reply *reply) {
     struct reading reading = {.route = route, .from = from};
     int err = hfi_slots_read(reply, read_range, &reading);
     if (err != HF_OK)

@@ -113,7 +113,8 @@ static void end_in_vain(struct hfi_cluster *route) {
 
 /* ---- Replies ---- */
 
-static void fail(struct hfi_member *member, int err, const char *text, const redisReply *reply) {
+static void fail(struct hfi_member *member, int err, const char *text,
+                 const struct hfi_reply *reply) {
     hfi_error_clear(&member->why);
     hfi_fail(&member->why, err, "%s", text);
     if (reply != NULL)
@@ -121,7 +122,7 @@ static void fail(struct hfi_member *member, int err, const char *text, const red
     member->state = HFI_MEMBER_FAILED;
 }
 
-static void refused(struct hfi_member *member, const redisReply *reply) {
+static void refused(struct hfi_member *member, const struct hfi_reply *reply) {
     if (strstr(reply->str, "cluster support disabled") != NULL)
         fail(member, HF_ENOTSUP, "this server does not belong to a cluster: use redis://", NULL);
     else if (strncmp(reply->str, "NOPERM", 6) == 0)
@@ -134,8 +135,8 @@ static void refused(struct hfi_member *member, const redisReply *reply) {
  * first map, so nothing has been sent yet. */
 static void decide_messages(struct hfi_cluster *route, const struct hfi_member *member) {
     const struct hfi_req *req = member->sharded;
-    const redisReply *reply = req != NULL && req->err == HF_OK ? req->reply : NULL;
-    bool sharded = reply != NULL && reply->type != REDIS_REPLY_ERROR;
+    const struct hfi_reply *reply = req != NULL && req->err == HF_OK ? req->reply : NULL;
+    bool sharded = reply != NULL && reply->type != HFI_REPLY_ERROR;
     if (route->url->pubsub == HFI_PUBSUB_SHARDED || route->url->pubsub == HFI_PUBSUB_CLASSIC)
         sharded = route->url->pubsub == HFI_PUBSUB_SHARDED;
     if (!atomic_load(&route->base.found))
@@ -152,13 +153,13 @@ static const char *map_error_text(int err) {
 
 /* True: the search is over. */
 static bool answered(struct hfi_cluster *route, struct hfi_member *member) {
-    const redisReply *reply = member->map->err == HF_OK ? member->map->reply : NULL;
+    const struct hfi_reply *reply = member->map->err == HF_OK ? member->map->reply : NULL;
     if (reply == NULL) {
         fail(member, HF_EUNREACH, "the connection was lost", NULL);
         return false;
     }
     atomic_store(&route->last_answer_ms, hfi_now_ms());
-    if (reply->type == REDIS_REPLY_ERROR) {
+    if (reply->type == HFI_REPLY_ERROR) {
         refused(member, reply);
         return false;
     }

@@ -56,24 +56,23 @@ void hfi_cluster_unwatch(struct hfi_cluster *route, struct hfi_member *member) {
     member->role = NULL;
 }
 
-static bool is_text(const redisReply *reply) {
-    return reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_STATUS;
+static bool is_text(const struct hfi_reply *reply) {
+    return reply->type == HFI_REPLY_STRING || reply->type == HFI_REPLY_STATUS;
 }
 
-static bool is_replica(const redisReply *reply) {
-    return reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 && is_text(reply->element[0]) &&
+static bool is_replica(const struct hfi_reply *reply) {
+    return reply->type == HFI_REPLY_ARRAY && reply->elements > 0 && is_text(reply->element[0]) &&
            strcmp(reply->element[0]->str, "master") != 0;
 }
 
 /* Permanently, unlike BUSY. */
-static bool is_forbidden(const redisReply *reply) {
-    return reply->type == REDIS_REPLY_ERROR &&
-           (strncmp(reply->str, "NOPERM", 6) == 0 ||
-            strncmp(reply->str, "ERR unknown command", 19) == 0);
+static bool is_forbidden(const struct hfi_reply *reply) {
+    return reply->type == HFI_REPLY_ERROR && (strncmp(reply->str, "NOPERM", 6) == 0 ||
+                                              strncmp(reply->str, "ERR unknown command", 19) == 0);
 }
 
 static void on_role(struct hfi_cluster *route, struct hfi_member *member) {
-    const redisReply *reply = member->role->err == HF_OK ? member->role->reply : NULL;
+    const struct hfi_reply *reply = member->role->err == HF_OK ? member->role->reply : NULL;
     if (reply != NULL) {
         atomic_store(&route->last_answer_ms, hfi_now_ms());
         if (is_forbidden(reply))

@@ -13,10 +13,9 @@
 #include "base/error.h"
 #include "net/driver/keeper.h"
 #include "net/resp/resp.h"
+#include "net/resp/wire/reply.h"
 #include "redis/route/nodes.h"
 #include "redis/route/sentinel/sentinel.h"
-
-#include <hiredis/hiredis.h>
 
 #define HFI_PEERS_MAX 64
 #define HFI_PEER_HOST_MAX 256
@@ -172,7 +171,7 @@ void hfi_sentinel_watch_stop(struct hfi_sentinel *route);
 void hfi_sentinel_listen_at(struct hfi_sentinel *route);
 /* Events of a sentinel's connection for messages. */
 void hfi_sentinel_pubsub_state(struct hfi_peer *peer, bool up);
-void hfi_sentinel_on_message(struct hfi_peer *peer, const redisReply *message);
+void hfi_sentinel_on_message(struct hfi_peer *peer, const struct hfi_reply *message);
 void hfi_sentinel_on_role(struct hfi_sentinel *route);
 
 static inline const char *hfi_sentinel_master(const struct hfi_sentinel *route) {

@@ -6,6 +6,7 @@
  * if acks need the count. MASTERS follows if the name is unknown. The search sees the replies when
  * all of them have come.
  */
+#include "net/resp/wire/command.h"
 #include "redis/route/addresses.h"
 #include "redis/route/sentinel/sentinel_impl.h"
 
@@ -22,19 +23,19 @@ static void fail(struct hfi_peer *peer, int err, const char *text) {
     hfi_fail(&peer->why, err, "%s", text);
 }
 
-static const redisReply *answer_to(const struct hfi_req *req) {
+static const struct hfi_reply *answer_to(const struct hfi_req *req) {
     return req != NULL && atomic_load(&req->complete) && req->err == HF_OK ? req->reply : NULL;
 }
 
 /* No valid reply contains a NUL. */
-static bool is_text(const redisReply *reply) {
-    return (reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_STATUS) &&
+static bool is_text(const struct hfi_reply *reply) {
+    return (reply->type == HFI_REPLY_STRING || reply->type == HFI_REPLY_STATUS) &&
            strlen(reply->str) == reply->len;
 }
 
 /* The value of a field in a flat list of fields and values. NULL: there is none. */
-static const char *value_of(const redisReply *list, const char *field) {
-    if (list == NULL || list->type != REDIS_REPLY_ARRAY)
+static const char *value_of(const struct hfi_reply *list, const char *field) {
+    if (list == NULL || list->type != HFI_REPLY_ARRAY)
         return NULL;
     for (size_t i = 0; i + 1 < list->elements; i += 2)
         if (is_text(list->element[i]) && is_text(list->element[i + 1]) &&
@@ -49,8 +50,8 @@ static uint16_t port_of(const char *text) {
     return port > 0 && port <= UINT16_MAX && *end == '\0' ? (uint16_t)port : 0;
 }
 
-static bool read_address(struct hfi_peer *peer, const redisReply *reply) {
-    if (reply->type != REDIS_REPLY_ARRAY || reply->elements != 2 || !is_text(reply->element[0]) ||
+static bool read_address(struct hfi_peer *peer, const struct hfi_reply *reply) {
+    if (reply->type != HFI_REPLY_ARRAY || reply->elements != 2 || !is_text(reply->element[0]) ||
         !is_text(reply->element[1]))
         return false;
     size_t len = reply->element[0]->len;
@@ -69,8 +70,8 @@ static void read_epoch(struct hfi_peer *peer) {
 
 /* Adds the other sentinels of this primary, so that they are asked, too. */
 static void read_others(struct hfi_peer *peer) {
-    const redisReply *reply = answer_to(peer->others);
-    if (reply == NULL || reply->type != REDIS_REPLY_ARRAY)
+    const struct hfi_reply *reply = answer_to(peer->others);
+    if (reply == NULL || reply->type != HFI_REPLY_ARRAY)
         return;
     peer->route->peers_known = true;
     for (size_t i = 0; i < reply->elements; i++) {
@@ -81,15 +82,15 @@ static void read_others(struct hfi_peer *peer) {
     }
 }
 
-static bool is_up(const redisReply *replica) {
+static bool is_up(const struct hfi_reply *replica) {
     const char *flags = value_of(replica, "flags");
     return flags != NULL && strstr(flags, "_down") == NULL && strstr(flags, "disconnected") == NULL;
 }
 
 static void read_replicas(struct hfi_peer *peer) {
-    const redisReply *reply = answer_to(peer->replicas);
+    const struct hfi_reply *reply = answer_to(peer->replicas);
     peer->said_replicas = -1;
-    if (reply == NULL || reply->type != REDIS_REPLY_ARRAY)
+    if (reply == NULL || reply->type != HFI_REPLY_ARRAY)
         return;
     peer->said_replicas = 0;
     for (size_t i = 0; i < reply->elements; i++)
@@ -98,10 +99,10 @@ static void read_replicas(struct hfi_peer *peer) {
 
 /* It does not know the name: stores the names that it knows. */
 static void read_names(struct hfi_peer *peer) {
-    const redisReply *reply = answer_to(peer->names);
+    const struct hfi_reply *reply = answer_to(peer->names);
     char known[128] = "";
     size_t len = 0;
-    for (size_t i = 0; reply != NULL && reply->type == REDIS_REPLY_ARRAY && i < reply->elements;
+    for (size_t i = 0; reply != NULL && reply->type == HFI_REPLY_ARRAY && i < reply->elements;
          i++) {
         const char *name = value_of(reply->element[i], "name");
         if (name != NULL && len < sizeof known)
@@ -117,14 +118,18 @@ static void read_names(struct hfi_peer *peer) {
 /* ---- Queries ---- */
 
 static bool say(struct hfi_peer *peer, const char *what, const char *name, struct hfi_req **req) {
-    const char *text[] = {"SENTINEL", what, name};
-    char *command = NULL;
-    int len = redisFormatCommandArgv(&command, name != NULL ? 3 : 2, text, NULL);
-    if (len < 0)
-        return false;
-    int err = hfi_conn_submit(peer->ask, command, (size_t)len, &peer->task, PEER_REPLY, NULL, req);
-    redisFreeCommand(command);
-    return err == HF_OK;
+    struct hfi_command command;
+    hfi_command_init(&command, peer->route->mem);
+    hfi_command_open(&command);
+    hfi_command_text(&command, "SENTINEL");
+    hfi_command_text(&command, what);
+    if (name != NULL)
+        hfi_command_text(&command, name);
+    hfi_command_close(&command);
+    bool sent = !command.failed && hfi_conn_submit(peer->ask, command.bytes, command.len,
+                                                   &peer->task, PEER_REPLY, NULL, req) == HF_OK;
+    hfi_command_clear(&command);
+    return sent;
 }
 
 static void drop_one(const struct hfi_peer *peer, struct hfi_req **req) {
@@ -173,23 +178,23 @@ static void answered(struct hfi_peer *peer) {
     if (is_pending(peer->address) || is_pending(peer->details) || is_pending(peer->others) ||
         is_pending(peer->names) || is_pending(peer->replicas))
         return;
-    const redisReply *address = answer_to(peer->address);
+    const struct hfi_reply *address = answer_to(peer->address);
     if (address == NULL) {
         peer->why = peer->address->error;
         peer->why.code = HF_EUNREACH;
         done(peer, HFI_PEER_FAILED);
         return;
     }
-    if (address->type == REDIS_REPLY_NIL && peer->names == NULL &&
+    if (address->type == HFI_REPLY_NIL && peer->names == NULL &&
         say(peer, "MASTERS", NULL, &peer->names))
         return;
-    if (address->type == REDIS_REPLY_NIL) {
+    if (address->type == HFI_REPLY_NIL) {
         read_names(peer);
         atomic_store(&peer->route->last_answer_ms, hfi_now_ms());
         done(peer, HFI_PEER_FAILED);
         return;
     }
-    if (address->type == REDIS_REPLY_ERROR) {
+    if (address->type == HFI_REPLY_ERROR) {
         fail(peer, strncmp(address->str, "NO", 2) == 0 ? HF_EPERM : HF_EREFUSED,
              "the sentinel refused: ");
         hfi_error_quote(&peer->why, address->str, address->len);

@@ -67,16 +67,16 @@ static void on_announcement(struct hfi_sentinel *route, const char *channel, con
     hfi_sentinel_hint(route, args[host], (uint16_t)port);
 }
 
-static bool is_string(const redisReply *reply) {
-    return reply->type == REDIS_REPLY_STRING && strlen(reply->str) == reply->len;
+static bool is_string(const struct hfi_reply *reply) {
+    return reply->type == HFI_REPLY_STRING && strlen(reply->str) == reply->len;
 }
 
-void hfi_sentinel_on_message(struct hfi_peer *peer, const redisReply *message) {
+void hfi_sentinel_on_message(struct hfi_peer *peer, const struct hfi_reply *message) {
     struct hfi_sentinel *route = peer->route;
     if (route->stopped)
         return;
     atomic_store(&route->last_answer_ms, hfi_now_ms());
-    if (message->type != REDIS_REPLY_ARRAY || message->elements != 3 ||
+    if (message->type != HFI_REPLY_ARRAY || message->elements != 3 ||
         !is_string(message->element[0]) || !is_string(message->element[1]))
         return;
     const char *what = message->element[0]->str, *channel = message->element[1]->str;
@@ -154,10 +154,10 @@ static bool is_forbidden(const char *args) {
 void hfi_sentinel_on_role(struct hfi_sentinel *route) {
     if (route->role == NULL || !atomic_load(&route->role->complete))
         return;
-    const redisReply *reply = route->role->err == HF_OK ? route->role->reply : NULL;
-    bool replica = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements > 0 &&
+    const struct hfi_reply *reply = route->role->err == HF_OK ? route->role->reply : NULL;
+    bool replica = reply != NULL && reply->type == HFI_REPLY_ARRAY && reply->elements > 0 &&
                    is_string(reply->element[0]) && strcmp(reply->element[0]->str, "master") != 0;
-    if (reply != NULL && reply->type == REDIS_REPLY_ERROR && is_forbidden(reply->str))
+    if (reply != NULL && reply->type == HFI_REPLY_ERROR && is_forbidden(reply->str))
         route->role_forbidden = true;
     if (replica) {
         hfi_node_hang_up(route->role_node);

@@ -1,0 +1,205 @@
+/*
+ * Reading replies (reply.h).
+ *
+ * net/resp calls this on the thread that drives a connection. Stateless: the scan is the caller's.
+ * What a server sends is not trusted: each length is checked before it is used, and nothing that
+ * is announced is allocated. Numbers are spelled as RESP wants them, or the message is invalid.
+ */
+#include "net/resp/wire/reply.h"
+
+#include <assert.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* False: not a number, or too large. */
+static bool read_number(const char *text, size_t len, int64_t *ret_number) {
+    bool negative = len > 0 && text[0] == '-';
+    const char *digits = text + negative;
+    size_t count = len - negative;
+    uint64_t limit = (uint64_t)INT64_MAX + negative, number = 0;
+    if (count == 0 || count > 19 || (digits[0] == '0' && (negative || count > 1)))
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        if (digits[i] < '0' || digits[i] > '9')
+            return false;
+        uint64_t digit = (uint64_t)(digits[i] - '0');
+        if (number > (limit - digit) / 10)
+            return false;
+        number = number * 10 + digit;
+    }
+    *ret_number = negative ? (int64_t)(0 - number) : (int64_t)number;
+    return true;
+}
+
+/* ---- Finding the end ---- */
+
+static enum hfi_scanned invalid(struct hfi_reply_scan *scan, const char *why) {
+    scan->why = why;
+    return HFI_SCAN_INVALID;
+}
+
+/* The line that begins at `pos`. *ret_len: without its mark and its end. */
+static enum hfi_scanned find_line(struct hfi_reply_scan *scan, const char *bytes, size_t len,
+                                  size_t *ret_len) {
+    const char *line = bytes + scan->pos;
+    size_t from = scan->line_at > scan->pos ? scan->line_at : scan->pos;
+    const char *end = memchr(bytes + from, '\n', len - from);
+    size_t seen = (end != NULL ? (size_t)(end - bytes) : len) - scan->pos;
+    scan->line_at = scan->pos + seen;
+    if (seen > HFI_REPLY_MAX_LINE)
+        return invalid(scan, "a line is too long");
+    if (end == NULL)
+        return HFI_SCAN_PARTIAL;
+    if (seen < 2 || end[-1] != '\r' || memchr(line, '\r', seen - 1) != NULL)
+        return invalid(scan, "a line does not end as it should");
+    *ret_len = seen - 2;
+    return HFI_SCAN_WHOLE;
+}
+
+/* One part is complete, and so may be the arrays around it. True: the message is. */
+static bool complete_part(struct hfi_reply_scan *scan) {
+    while (scan->depth > 0 && --scan->left[scan->depth - 1] == 0)
+        scan->depth--;
+    return scan->depth == 0;
+}
+
+/* A string of that many bytes follows its line, which ends before `at`. */
+static enum hfi_scanned scan_string(struct hfi_reply_scan *scan, const char *bytes, size_t len,
+                                    size_t *at, int64_t wanted) {
+    if (wanted < -1 || wanted > (int64_t)HFI_REPLY_MAX_BYTES)
+        return invalid(scan, "a string has an impossible length");
+    if (wanted == -1)
+        return HFI_SCAN_WHOLE;
+    if (len - *at < (size_t)wanted + 2)
+        return HFI_SCAN_PARTIAL;
+    *at += (size_t)wanted + 2;
+    if (bytes[*at - 2] != '\r' || bytes[*at - 1] != '\n')
+        return invalid(scan, "a string does not end where it should");
+    scan->text += (size_t)wanted + 1;
+    return HFI_SCAN_WHOLE;
+}
+
+/* *ret_opens: elements follow. */
+static enum hfi_scanned scan_array(struct hfi_reply_scan *scan, int64_t wanted, bool *ret_opens) {
+    if (wanted < -1)
+        return invalid(scan, "an array has an impossible length");
+    if (wanted >= 0 && scan->depth == HFI_REPLY_MAX_DEPTH)
+        return HFI_SCAN_TOO_MANY;
+    if (wanted > HFI_REPLY_MAX_ELEMENTS)
+        return HFI_SCAN_TOO_MANY;
+    *ret_opens = wanted > 0;
+    if (wanted > 0) {
+        scan->left[scan->depth++] = (size_t)wanted;
+        scan->pointers += (size_t)wanted;
+    }
+    return HFI_SCAN_WHOLE;
+}
+
+/* The next part, up to the elements of an array. WHOLE: there was one. */
+static enum hfi_scanned scan_part(struct hfi_reply_scan *scan, const char *bytes, size_t len,
+                                  bool *ret_opens) {
+    char mark = bytes[scan->pos];
+    size_t line_len = 0;
+    int64_t number = 0;
+    if (memchr("+-:$*", mark, 5) == NULL) {
+        scan->mark = mark;
+        return invalid(scan, "an unknown kind of reply");
+    }
+    enum hfi_scanned scanned = find_line(scan, bytes, len, &line_len);
+    if (scanned != HFI_SCAN_WHOLE)
+        return scanned;
+    size_t at = scan->pos + 1 + line_len + 2;
+    bool is_text = mark == '+' || mark == '-';
+    if (!is_text && !read_number(bytes + scan->pos + 1, line_len, &number))
+        return invalid(scan, "not a number");
+    if (is_text)
+        scan->text += line_len + 1;
+    else if (mark == '$')
+        scanned = scan_string(scan, bytes, len, &at, number);
+    else if (mark == '*')
+        scanned = scan_array(scan, number, ret_opens);
+    if (scanned != HFI_SCAN_WHOLE)
+        return scanned;
+    scan->nodes++;
+    scan->pos = scan->line_at = at;
+    return HFI_SCAN_WHOLE;
+}
+
+enum hfi_scanned hfi_reply_scan(struct hfi_reply_scan *scan, const char *bytes, size_t len) {
+    while (scan->pos < len) {
+        bool opens = false;
+        enum hfi_scanned scanned = scan_part(scan, bytes, len, &opens);
+        if (scanned != HFI_SCAN_WHOLE)
+            return scanned;
+        if (!opens && complete_part(scan))
+            return HFI_SCAN_WHOLE;
+    }
+    return HFI_SCAN_PARTIAL;
+}
+
+/* ---- Making it ---- */
+
+/* The one allocation: all parts, then the pointers of arrays, then the texts. */
+struct maker {
+    struct hfi_reply *node;
+    struct hfi_reply **pointer;
+    char *text;
+    const char *at, *end;
+};
+
+static void make_text(struct maker *maker, struct hfi_reply *reply, const char *bytes, size_t len) {
+    reply->str = memcpy(maker->text, bytes, len);
+    reply->len = len;
+    maker->text[len] = '\0';
+    maker->text += len + 1;
+}
+
+/* The message is scanned: every line is there, and every number is one. Its depth is bounded. */
+static struct hfi_reply *make_part(struct maker *maker) {
+    struct hfi_reply *reply = maker->node++;
+    char mark = *maker->at++;
+    const char *line = maker->at;
+    const char *end = memchr(line, '\r', (size_t)(maker->end - line));
+    int64_t number = 0;
+    *reply = (struct hfi_reply){.type = HFI_REPLY_NIL};
+    maker->at = end + 2;
+    if (mark == '+' || mark == '-') {
+        reply->type = mark == '+' ? HFI_REPLY_STATUS : HFI_REPLY_ERROR;
+        make_text(maker, reply, line, (size_t)(end - line));
+        return reply;
+    }
+    read_number(line, (size_t)(end - line), &number);
+    if (mark == ':') {
+        reply->type = HFI_REPLY_INTEGER;
+        reply->integer = number;
+    } else if (number >= 0 && mark == '$') {
+        reply->type = HFI_REPLY_STRING;
+        make_text(maker, reply, maker->at, (size_t)number);
+        maker->at += number + 2;
+    } else if (number >= 0) {
+        reply->type = HFI_REPLY_ARRAY;
+        reply->elements = (size_t)number;
+        reply->element = maker->pointer;
+        maker->pointer += number;
+        for (size_t i = 0; i < reply->elements; i++)
+            reply->element[i] = make_part(maker); /* NOLINT(misc-no-recursion): at most seven */
+    }
+    return reply;
+}
+
+struct hfi_reply *hfi_reply_make(const struct hfi_reply_scan *scan, const char *bytes) {
+    size_t nodes_size = scan->nodes * sizeof(struct hfi_reply);
+    size_t pointers_size = scan->pointers * sizeof(struct hfi_reply *);
+    char *memory = malloc(nodes_size + pointers_size + scan->text);
+    if (memory == NULL)
+        return NULL;
+    struct maker maker = {.node = (struct hfi_reply *)(void *)memory,
+                          .pointer = (struct hfi_reply **)(void *)(memory + nodes_size),
+                          .text = memory + nodes_size + pointers_size,
+                          .at = bytes,
+                          .end = bytes + scan->pos};
+    struct hfi_reply *reply = make_part(&maker);
+    assert(maker.at == bytes + scan->pos);
+    return reply;
+}

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# A slice of the lab (scripts/lab): histories with two faults, the register with this library, and controls whose fault
+# must be found. Controls whose library cannot be fetched are skipped by name.
+set -eu
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+export LAB_BIN=${HOLDFAST%/*}/lab LAB_OUT=$out LAB_S=3600 LAB_RUN_S=2 LAB_SEEDS=1
+"$HF_SOURCE_DIR/scripts/lab" \
+    history/holdfast/one/replies-lost \
+    history/holdfast/quorum/server-restart-empty \
+    register/holdfast/one/register-holder-stopped \
+    register/holdfast/one/register-holder-stopped-after-its-check \
+    register/holdfast-tokens/one/register-holder-stopped-after-its-check \
+    register/holdfast-tokens/one/register-server-restarts-empty \
+    register/holdfast/quorum/register-members-restart-empty \
+    register/set-nx-by-hand/one/register-holder-stopped \
+    register/redis-py/one/register-server-restarts-empty
+
+# It goes on where it was: nothing is played twice. And it says so if a control finds nothing.
+before=$(wc -l <"$out/results.jsonl")
+"$HF_SOURCE_DIR/scripts/lab" history/holdfast/one/replies-lost register/holdfast/one/register-holder-stopped >/dev/null
+[ "$(wc -l <"$out/results.jsonl")" = "$before" ]
+sed 's/"lost updates"/"holds"/' "$out/results.jsonl" >"$out/blind" && mv "$out/blind" "$out/results.jsonl"
+said=$("$HF_SOURCE_DIR/scripts/lab" register/holdfast/one/register-holder-stopped-after-its-check) && exit 1
+[[ $said == BLIND:* ]]
+# And if a lost update is this library's own fault.
+sed 's/"holds"/"lost updates"/' "$out/results.jsonl" >"$out/wrong" && mv "$out/wrong" "$out/results.jsonl"
+said=$("$HF_SOURCE_DIR/scripts/lab" register/holdfast-tokens/one/register-server-restarts-empty) && exit 1
+[[ $said == WRONG:* ]]

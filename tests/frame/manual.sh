@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# The manual pages of section 3: each exported function has one, which names it and has words of its own, and mandoc
+# finds no fault with it.
+set -eu
+fail() { echo "FAILED: $*"; exit 1; }
+pages=$HF_BUILD_DIR/man3
+[ -d "$pages" ] || { echo "skipped: this build was made without Python"; exit 77; }
+
+exported=$(grep -o '^hf_[a-z0-9_]*' "$HF_SOURCE_DIR/src/api/exports.txt" | LC_ALL=C sort)
+described=$(find "$pages" -name '*.3' -printf '%f\n' | sed 's/\.3$//' | LC_ALL=C sort)
+[ -n "$exported" ] || fail "no exports"
+difference=$(diff <(echo "$exported") <(echo "$described")) || fail "functions and pages differ: $difference"
+for name in $exported; do
+    page=$pages/$name.3
+    grep -q "^\.Nm $name\( ,\)\?$" "$page" && grep -q "^\.Fo $name$" "$page" || fail "$name.3 does not show $name"
+    [ "$(sed -n '/^\.Sh DESCRIPTION/,/^\.Sh SEE ALSO/p' "$page" | wc -w)" -gt 15 ] || fail "$name.3 says nothing"
+done
+grep -q '^Several locks\|^Many locks as one' "$pages/hf_lock_new_all.3" || fail "a comment before a define is lost"
+if command -v mandoc >/dev/null; then
+    faults=$(find "$pages" "$HF_SOURCE_DIR/man" -name '*.3' -type f -exec mandoc -T lint -W warning {} +) || fail "$faults"
+fi
