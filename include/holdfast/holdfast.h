@@ -1384,7 +1384,10 @@ typedef struct hf_stats {
     X(uint64_t, ack_failures)                                                                      \
     X(uint64_t, waits)                                                                             \
     X(uint64_t, oldest_wait_ms)                                                                    \
-    X(hf_times, hand_over)
+    X(hf_times, hand_over)                                                                         \
+    X(uint64_t, tracked)                                                                           \
+    X(uint64_t, track_events)                                                                      \
+    X(uint64_t, track_false)
 
 #define HF_STATS_INIT HF_INIT(hf_stats, HF_NO_DEFAULTS)
 
