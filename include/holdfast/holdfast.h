@@ -146,6 +146,9 @@ typedef struct hf_client hf_client;
 #define HF_TLS_INSECURE 0x2u    /* accept any certificate, and so any server in between */
 /* Never spin. By default calls spin up to 0.1 ms for a reply, where that pays. */
 #define HF_SLEEP_AT_ONCE 0x4u
+/* Never have a server report changes of locks (Redis's client-side caching). By default a lost hold
+ * is usually noticed within milliseconds; without, when it is renewed. */
+#define HF_NO_TRACKING 0x8u
 #define HF_TLS_1_2 12
 #define HF_TLS_1_3 13
 #define HF_SENTINEL_TLS_ON 1
@@ -206,7 +209,7 @@ typedef struct hf_options {
     int64_t watchdog_ms;
     int64_t max_hold_ms; /* watchdog holds are not renewed past this age; 0: no limit */
     int64_t ping_ms;     /* check interval of idle connections */
-    unsigned flags;      /* HF_MANUAL_DISPATCH, HF_TLS_INSECURE, HF_SLEEP_AT_ONCE */
+    unsigned flags;      /* HF_MANUAL_DISPATCH, HF_TLS_INSECURE, HF_SLEEP_AT_ONCE, HF_NO_TRACKING */
     hf_log_fn log;       /* NULL: silent */
     void *log_user;
     hf_allocator allocator; /* all zero: malloc */
@@ -1355,6 +1358,9 @@ typedef struct hf_stats {
     /* From the message that wakes a waiter to its acquire. Not counted without messages (spinning)
      * or with several servers (quorums). */
     hf_times hand_over;
+    uint64_t tracked;      /* holds of which a server reports the next change; a quorum's: each */
+    uint64_t track_events; /* changes of locks that servers have reported */
+    uint64_t track_false;  /* of these, how often a hold was still there */
 } hf_stats;
 
 #define HF_STATS_FIELDS(X)                                                                         \
@@ -1378,7 +1384,10 @@ typedef struct hf_stats {
     X(uint64_t, ack_failures)                                                                      \
     X(uint64_t, waits)                                                                             \
     X(uint64_t, oldest_wait_ms)                                                                    \
-    X(hf_times, hand_over)
+    X(hf_times, hand_over)                                                                         \
+    X(uint64_t, tracked)                                                                           \
+    X(uint64_t, track_events)                                                                      \
+    X(uint64_t, track_false)
 
 #define HF_STATS_INIT HF_INIT(hf_stats, HF_NO_DEFAULTS)
 

@@ -160,6 +160,7 @@ static int make_engine(hf_client *client, const struct hfi_url *url, const hf_op
         .connect_timeout_ms = options->connect_timeout_ms,
         .failover_timeout_ms = options->failover_timeout_ms,
         .ping_ms = options->ping_ms,
+        .tracks = (options->flags & HF_NO_TRACKING) == 0,
         .sleeps_at_once = (options->flags & HF_SLEEP_AT_ONCE) != 0,
         .ack_timeout_ms = options->ack_timeout_ms,
         .ack_disk = options->ack_disk != 0,
@@ -176,6 +177,7 @@ static int make_engine(hf_client *client, const struct hfi_url *url, const hf_op
         .switches = &counters->switches,
         .redirects = &counters->redirects,
         .ack_failures = &counters->ack_failures,
+        .track_events = &counters->track_events,
     };
     return hfi_engine_new(&config, ret, error);
 }

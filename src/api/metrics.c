@@ -38,6 +38,8 @@ static void write_head(FILE *out, const char *name, const char *type, const char
 static void write_gauges(FILE *out, const hf_stats *stats) {
     write_head(out, "holds", "gauge", "Holds now.");
     fprintf(out, "holdfast_client_holds %" PRIu64 "\n", stats->holds);
+    write_head(out, "tracked", "gauge", "Holds of which a server reports the next change.");
+    fprintf(out, "holdfast_client_tracked %" PRIu64 "\n", stats->tracked);
     write_head(out, "waits", "gauge", "Calls waiting now.");
     fprintf(out, "holdfast_client_waits %" PRIu64 "\n", stats->waits);
     write_head(out, "oldest_wait_seconds", "gauge", "Age of the longest wait.");
@@ -67,6 +69,8 @@ static void write_counters(FILE *out, const hf_stats *stats) {
         {"redirects", "Commands redirected by a cluster.", stats->redirects},
         {"ack_failures", "Acquires and renewals confirmed by too few replicas.",
          stats->ack_failures},
+        {"track_events", "Changes of locks that servers have reported.", stats->track_events},
+        {"track_false", "Of these, how often a hold was still there.", stats->track_false},
     };
     for (size_t i = 0; i < sizeof counters / sizeof counters[0]; i++) {
         write_head(out, counters[i].name, "counter", counters[i].help);

@@ -28,7 +28,8 @@ int hfi_options_read(const hf_options *given, hf_options *options, hf_error *err
     bool some = a->allocate != NULL || a->resize != NULL || a->release != NULL;
     if (some && (a->allocate == NULL || a->resize == NULL || a->release == NULL))
         return hfi_fail(error, HF_EINVAL, "an allocator needs all three functions");
-    if ((options->flags & ~(HF_MANUAL_DISPATCH | HF_TLS_INSECURE | HF_SLEEP_AT_ONCE)) != 0)
+    if ((options->flags &
+         ~(HF_MANUAL_DISPATCH | HF_TLS_INSECURE | HF_SLEEP_AT_ONCE | HF_NO_TRACKING)) != 0)
         return hfi_fail(error, HF_EINVAL, "unknown bits in flags");
     if (options->tls_min_version != 0 && options->tls_min_version != HF_TLS_1_2 &&
         options->tls_min_version != HF_TLS_1_3)

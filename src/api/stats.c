@@ -4,6 +4,7 @@
  */
 #include "api/client.h"
 #include "api/versioned_struct.h"
+#include "joint/quorum/quorum.h"
 
 int hf_client_stats(hf_client *client, hf_stats *ret_stats) {
     struct hfi_entry entry;
@@ -32,7 +33,12 @@ int hf_client_stats(hf_client *client, hf_stats *ret_stats) {
                       .holds = atomic_load(&c->holds),
                       .switches = atomic_load(&c->switches),
                       .redirects = atomic_load(&c->redirects),
-                      .ack_failures = atomic_load(&c->ack_failures)};
+                      .ack_failures = atomic_load(&c->ack_failures),
+                      .tracked = atomic_load(&c->tracked),
+                      .track_events = atomic_load(&c->track_events),
+                      .track_false = atomic_load(&c->track_false)};
+    if (client->quorum != NULL)
+        stats.tracked = hfi_quorum_tracked(client->quorum, &stats.track_false);
     struct hfi_waits waits = hfi_survey_entry_waits(&client->core);
     stats.waits = waits.len;
     stats.oldest_wait_ms = waits.len > 0 ? (uint64_t)(hfi_now_ms() - waits.since_ms) : 0;

@@ -64,6 +64,10 @@ static void apply_url_options(const struct hfi_url *url, hf_options *options) {
         options->flags |= HF_SLEEP_AT_ONCE;
     else if (url->look == HFI_SWITCH_ON)
         options->flags &= ~HF_SLEEP_AT_ONCE;
+    if (url->track == HFI_SWITCH_OFF)
+        options->flags |= HF_NO_TRACKING;
+    else if (url->track == HFI_SWITCH_ON)
+        options->flags &= ~HF_NO_TRACKING;
 }
 
 static int override_text(const struct hfi_mem *mem, char **text, const char *with) {

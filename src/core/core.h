@@ -64,7 +64,7 @@ struct hfi_notice {
 struct hfi_counters {
     atomic_ullong acquired, contended, timed_out, cancelled, released, renewals, renew_failures,
         losses, unknowns, notify_failures, reconnects, commands, holds, switches, redirects,
-        ack_failures;
+        ack_failures, tracked, track_events, track_false;
 };
 
 /* What the core needs of the layer above it. */
@@ -251,6 +251,11 @@ struct hfi_waits {
 };
 struct hfi_waits hfi_survey_entry_waits(struct hfi_core *core);
 int64_t hfi_survey_entry_oldest_wait_ms(struct hfi_core *core); /* the same, without counting */
+
+/* Renewals due within this time go together. */
+static inline int64_t hfi_renewal_slot_ms(const struct hfi_core *core) {
+    return core->watchdog_ms / 3 / 16;
+}
 
 /* ---- Expired releases (expired_release.c), on the keeper's thread ---- */
 

@@ -20,6 +20,7 @@ struct hfi_engine_config {
     const char *name_prefix;   /* NULL: none */
     int64_t cmd_timeout_ms, connect_timeout_ms, failover_timeout_ms;
     int64_t ping_ms;
+    bool tracks;             /* the server may be asked to report changes of locks */
     bool sleeps_at_once;     /* no spinning: callers sleep at once when they wait for a reply */
     int64_t ack_timeout_ms;  /* how long replicas have to ack */
     bool ack_disk;           /* acks mean: it is on disk */
@@ -32,7 +33,7 @@ struct hfi_engine_config {
     void *map_user;
     /* counters of hf_stats */
     atomic_ullong *commands, *reconnects, *unknowns, *notify_failures, *switches, *redirects,
-        *ack_failures;
+        *ack_failures, *track_events;
 };
 
 #endif

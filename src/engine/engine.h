@@ -242,6 +242,11 @@ struct hfi_engine_events {
     /* They may be gone: a hint, from any source. The core verifies them by renewals. At most some
      * ten times a second per scope. */
     void (*doubted)(void *arg, const struct hfi_scope *scope);
+    /* The server reports that something has changed them, perhaps their end: a hint. The core probes
+     * them by renewals that change nothing, at most ten times a second each. */
+    void (*touched)(void *arg, const struct hfi_scope *scope);
+    /* Changes of them may not be reported any more: the same, but nothing indicates a change. */
+    void (*untracked)(void *arg, const struct hfi_scope *scope);
     /* They exist, and are proved as given: possibly for less than before. promised_until_ms is
      * ignored. */
     void (*proved)(void *arg, const struct hfi_scope *scope, const struct hfi_proof *proof);
@@ -326,6 +331,7 @@ struct hfi_engine_ops {
 
 struct hfi_engine {
     const struct hfi_engine_ops *ops;
+    bool tracks; /* some servers report changes of holds: struct hfi_engine_events, `touched` */
 };
 
 #endif

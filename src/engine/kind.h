@@ -36,6 +36,8 @@ struct hfi_kind {
      * know how often the owner has re-entered. */
     bool stamped;
     bool takes_stamp; /* the caller may choose that stamp */
+    /* The engine may have the server report changes of a hold, if it does so at all. */
+    bool tracked;
     /* A lock made of other locks (core/hold/parts.h): its holds are their holds. The engine of the
      * core that owns it knows nothing of it. */
     bool joint;

@@ -23,12 +23,13 @@ struct hfi_renewal_item {
     const char *owner;
     size_t owner_len;
     struct hfi_stamp stamp; /* of kinds that are `stamped`; its text belongs to the caller */
-    int64_t lease_ms;       /* extend to at least this much from now */
+    int64_t lease_ms;       /* extend to at least this much from now; 1: only probe it */
     int acks;               /* as in struct hfi_call */
     /* out: 1 held, 0 gone, HF_EWRONGTYPE: the key holds something else; other HF_E...: no answer
      * for this hold */
     int answer;
     struct hfi_proof proof; /* out, if held */
+    bool tracked;           /* out, if held: the server reports the next change of it */
 };
 
 /* A renewal of up to HFI_RENEWAL_MAX holds of one node, on the keeper's thread. Several may be in

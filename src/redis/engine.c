@@ -17,6 +17,7 @@
 #include "redis/kinds/kind.h"
 #include "redis/ops/call.h"
 #include "redis/ops/late_copies.h"
+#include "redis/pubsub/track.h"
 #include "redis/route/cluster/cluster.h"
 #include "redis/route/sentinel/sentinel.h"
 #include "redis/route/single.h"
@@ -156,6 +157,8 @@ static int node_made(void *arg, struct hfi_node *node) {
     int err = hfi_pubsub_new(redis->mem, redis->log, redis->keeper, hfi_node_listener(node),
                              &learnt->pubsub);
     if (err == HF_OK)
+        err = hfi_tracker_new(redis, node, &learnt->tracker);
+    if (err == HF_OK)
         err = hfi_survey_responder_new(redis, node, &learnt->answers);
     return err == HF_OK ? hfi_break_channel_new(redis, node, &learnt->break_channel) : err;
 }
@@ -164,6 +167,7 @@ static void node_stopping(void *arg, struct hfi_node *node) {
     struct hfi_learnt *learnt = hfi_node_learnt(node);
     (void)arg;
     hfi_break_channel_stop(learnt->break_channel);
+    hfi_tracker_stop(learnt->tracker);
     hfi_survey_responder_stop(learnt->answers);
     hfi_pubsub_stop(learnt->pubsub);
 }
@@ -172,6 +176,7 @@ static void node_freed(void *arg, struct hfi_node *node) {
     struct hfi_learnt *learnt = hfi_node_learnt(node);
     (void)arg;
     hfi_break_channel_free(learnt->break_channel);
+    hfi_tracker_free(learnt->tracker);
     hfi_survey_responder_free(learnt->answers);
     hfi_pubsub_free(learnt->pubsub);
 }
@@ -179,13 +184,15 @@ static void node_freed(void *arg, struct hfi_node *node) {
 /* A moved slot is often the first sign of a failover. */
 static void on_push(void *arg, struct hfi_node *node, const void *message) {
     struct hfi_route *route = ((struct hfi_redis *)arg)->route;
-    if (hfi_pubsub_push(hfi_node_learnt(node)->pubsub, message))
+    struct hfi_learnt *learnt = hfi_node_learnt(node);
+    if (!hfi_tracker_push(learnt->tracker, message) && hfi_pubsub_push(learnt->pubsub, message))
         route->ops->refused(route, node);
 }
 
 static void on_pubsub_state(void *arg, struct hfi_node *node, bool up) {
     struct hfi_redis *redis = arg;
     const struct hfi_engine_events *engine_events = redis->engine_events;
+    hfi_tracker_state(hfi_node_learnt(node)->tracker, up);
     hfi_pubsub_state(hfi_node_learnt(node)->pubsub, up);
     if (up && hfi_redis_is_another(redis, node) && engine_events != NULL)
         engine_events->doubted(engine_events->arg, &(struct hfi_scope){.node = node});
@@ -207,6 +214,8 @@ static void on_control_state(void *arg, struct hfi_node *node, bool up) {
     if (up && engine_events != NULL && (*was_up || another)) {
         const struct hfi_scope scope = {.node = node};
         engine_events->reconnected(engine_events->arg, &scope);
+        if (redis->base.tracks) /* the server forgets what this connection asked for */
+            engine_events->untracked(engine_events->arg, &scope);
         if (another || hfi_route_changes(redis->route))
             engine_events->doubted(engine_events->arg, &scope);
     }
@@ -380,6 +389,8 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     redis->switches = config->switches;
     redis->redirects = config->redirects;
     redis->ack_failures = config->ack_failures;
+    redis->track_events = config->track_events;
+    redis->base.tracks = config->tracks;
     redis->ack_disk = config->ack_disk;
     redis->confirms = config->sentinel_confirm;
     redis->ack_timeout_ms = hfi_acks_timeout_ms(config);

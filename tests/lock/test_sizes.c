@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-#define ROOM 1024
+#define ROOM 2048
 
 /* The room, aligned for whatever begins there. */
 union room {

@@ -155,6 +155,28 @@ static void doubted(void *arg, const struct hfi_scope *scope) {
     visit_meant(arg, scope, verify, NULL);
 }
 
+static bool is_being_released(const struct hfi_hold *hold) {
+    return hold->active != NULL && hold->active->verb->releases && hold->count <= 1;
+}
+
+static void touch(struct hfi_hold *hold, const void *reported) {
+    if (is_being_released(hold))
+        return;
+    if (reported != NULL)
+        hfi_hold_touched_locked(hold);
+    else
+        hfi_hold_untracked_locked(hold);
+    hfi_watchdog_arm_locked(hold);
+}
+
+static void touched(void *arg, const struct hfi_scope *scope) {
+    visit_meant(arg, scope, touch, scope);
+}
+
+static void untracked(void *arg, const struct hfi_scope *scope) {
+    visit_meant(arg, scope, touch, NULL);
+}
+
 static void prove(struct hfi_hold *hold, const void *arg) {
     hfi_hold_proved_locked(hold, arg);
 }
@@ -174,6 +196,8 @@ static void announced(void *arg) {
 void hfi_engine_events_init(struct hfi_core *core) {
     core->engine_events = (struct hfi_engine_events){.reconnected = reconnected,
                                                      .doubted = doubted,
+                                                     .touched = touched,
+                                                     .untracked = untracked,
                                                      .proved = proved,
                                                      .lost = lost,
                                                      .announced = announced,

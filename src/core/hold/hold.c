@@ -14,9 +14,14 @@
 
 #include <limits.h>
 
-#define ROUNDING_MS 2     /* both clocks are read in whole milliseconds */
-#define VERIFY_GAP_MS 100 /* between two queries whether a hold still exists */
-#define LOST_MAX 256      /* unreported losses that a shard keeps */
+#define ROUNDING_MS 2       /* both clocks are read in whole milliseconds */
+#define VERIFY_GAP_MS 100   /* between two queries whether a hold still exists */
+#define LOST_MAX 256        /* unreported losses that a shard keeps */
+#define PROBE_AFTER_MS 1000 /* a hold of this age is tracked */
+#define PROBE_SLOT_MS 250   /* first probes of holds within this time go together */
+#define PROBE_GAP_MS 100
+#define PROBE_GAP_MAX_MS 1000
+#define PROBE_CALM_MS 2000 /* after this long without a report the next one counts as the first */
 
 static int64_t max_ms(int64_t a, int64_t b) {
     return a > b ? a : b;
@@ -51,6 +56,83 @@ int64_t hfi_hold_warn_at_ms(const struct hfi_hold *hold) {
            (hfi_hold_is_watched(hold) ? hold->core->watchdog_trusted_ms / 2 : hold->lease_ms / 4);
 }
 
+/* ---- Tracking ---- */
+
+static bool may_be_tracked(const struct hfi_hold *hold) {
+    return hold->kind->tracked && hold->core->engine->tracks;
+}
+
+/* Short holds are not tracked, nor those whose lease is over by then. */
+static void plan_first_probe(struct hfi_hold *hold) {
+    if (hold->probe_at_ms != 0 || hold->probed_ms != 0 || !may_be_tracked(hold))
+        return;
+    int64_t at_ms = hold->since_us / 1000 + PROBE_AFTER_MS;
+    at_ms = at_ms / PROBE_SLOT_MS * PROBE_SLOT_MS;
+    if (hold->promised_until_ms >= at_ms + PROBE_SLOT_MS)
+        hold->probe_at_ms = max_ms(at_ms, hfi_now_ms());
+}
+
+static void set_tracked(struct hfi_hold *hold, bool tracked) {
+    if (hold->tracked == tracked)
+        return;
+    hold->tracked = tracked;
+    if (tracked)
+        atomic_fetch_add_explicit(&hold->core->counters.tracked, 1, memory_order_relaxed);
+    else
+        atomic_fetch_sub_explicit(&hold->core->counters.tracked, 1, memory_order_relaxed);
+}
+
+/* Not before the first probe, which comes soon. */
+static void probe_soon(struct hfi_hold *hold) {
+    if (hold->count == 0 || hold->probed_ms == 0)
+        return;
+    int64_t gap_ms = hfi_min_ms((int64_t)PROBE_GAP_MS << hold->false_reports, PROBE_GAP_MAX_MS);
+    int64_t at_ms = max_ms(hold->probed_ms + gap_ms, hfi_now_ms());
+    set_tracked(hold, false);
+    if (hold->probe_at_ms == 0 || at_ms < hold->probe_at_ms)
+        hold->probe_at_ms = at_ms;
+}
+
+/* A command of the owner has changed it, so the server has reported that, or will not report the
+ * next change: it has forgotten the key. */
+static void own_change(struct hfi_hold *hold) {
+    hold->own_ms = hfi_now_ms();
+    probe_soon(hold);
+}
+
+void hfi_hold_touched_locked(struct hfi_hold *hold) {
+    int64_t now_ms = hfi_now_ms();
+    bool by_renewal = hold->acks != 0 && hold->renewing == HFI_SENT;
+    bool own = hold->active != NULL || by_renewal || now_ms < hold->own_ms + PROBE_GAP_MS;
+    if (hold->probed_ms == 0)
+        return; /* it is about the last possession */
+    if (now_ms >= hold->probed_ms + PROBE_CALM_MS)
+        hold->false_reports = 0;
+    hold->touched = hold->touched || !own;
+    probe_soon(hold);
+}
+
+void hfi_hold_untracked_locked(struct hfi_hold *hold) {
+    probe_soon(hold);
+}
+
+void hfi_hold_found_locked(struct hfi_hold *hold, bool tracked) {
+    if (hold->touched) {
+        hfi_count(&hold->core->counters.track_false);
+        if (hold->false_reports < 4)
+            hold->false_reports++;
+    }
+    hold->touched = false;
+    set_tracked(hold, tracked && hold->probe_at_ms == 0);
+    if (!tracked && hold->acks != 0 && hold->renewing != HFI_PROBING)
+        own_change(hold); /* it was renewed on another connection */
+}
+
+void hfi_hold_not_probed_locked(struct hfi_hold *hold, int64_t now_ms) {
+    if (hold->touched && hold->probe_at_ms == 0)
+        hold->probe_at_ms = now_ms + PROBE_GAP_MAX_MS;
+}
+
 /* ---- Possession ---- */
 
 static void begin_possession(struct hfi_hold *hold, const struct hfi_grant *grant) {
@@ -66,7 +148,10 @@ static void begin_possession(struct hfi_hold *hold, const struct hfi_grant *gran
     hold->orphaned = false;
     hold->reason = NULL;
     hold->verify_at_ms = 0;
-    if (hold->renewing == HFI_ASKING)
+    hold->probe_at_ms = hold->probed_ms = hold->own_ms = 0;
+    hold->false_reports = 0;
+    hold->touched = false;
+    if (hold->renewing == HFI_ASKING || hold->renewing == HFI_PROBING)
         hold->renewing = HFI_SENT; /* it was about the last possession */
     hfi_thread_record_unref(hold->self);
     hold->self = grant->self;
@@ -106,6 +191,8 @@ void hfi_hold_granted_locked(struct hfi_hold *hold, const struct hfi_grant *gran
     if (hold->count == 0) {
         hfi_hold_loss_reported_locked(hold);
         begin_possession(hold, grant);
+    } else {
+        own_change(hold);
     }
     hold->possession = HFI_HOLD_HELD;
     hold->count = grant->count;
@@ -120,6 +207,7 @@ void hfi_hold_granted_locked(struct hfi_hold *hold, const struct hfi_grant *gran
     hold->promised_until_ms =
         grant->watched ? HFI_NEVER : max_ms(hold->promised_until_ms, proof->promised_until_ms);
     note_proof(hold, proof);
+    plan_first_probe(hold);
     hfi_hold_nothing_left_locked(hold);
     hfi_watchdog_arm_locked(hold);
 }
@@ -134,16 +222,18 @@ void hfi_hold_extended_locked(struct hfi_hold *hold, int64_t lease_ms,
     hold->lease_ms = max_ms(hold->lease_ms, lease_ms);
     if (hold->count == 0)
         return;
+    own_change(hold);
     int64_t deadline_ms = hfi_hold_deadline_ms(hold);
     hold->promised_until_ms = max_ms(hold->promised_until_ms, proof->promised_until_ms);
     note_proof(hold, proof);
+    plan_first_probe(hold);
     bool in_part = is_in_part(proof) && hfi_hold_lacks_proof(hold) && !hold->done_with;
     bool later = hfi_hold_deadline_ms(hold) > deadline_ms;
     if (in_part) /* a renewal proves the rest */
         plan_renewal(hold, proof);
     if (later)
         forget_warning(hold);
-    if (in_part || later)
+    if (in_part || later || hold->probe_at_ms != 0)
         hfi_watchdog_arm_locked(hold);
 }
 
@@ -156,6 +246,8 @@ void hfi_hold_set_lease_locked(struct hfi_hold *hold, int64_t lease_ms,
     note_proof(hold, proof);
     plan_renewal(hold, proof);
     forget_warning(hold);
+    own_change(hold);
+    plan_first_probe(hold);
     hfi_watchdog_arm_locked(hold);
 }
 
@@ -209,7 +301,8 @@ static void end_possession(struct hfi_hold *hold, enum hfi_possession possession
     hold->ended = ending;
     hold->count = 0;
     hold->generation++;
-    hold->verify_at_ms = 0;
+    hold->verify_at_ms = hold->probe_at_ms = 0;
+    set_tracked(hold, false);
     hfi_watchdog_disarm_locked(hold);
     if (hold->inner)
         return;
@@ -244,6 +337,9 @@ bool hfi_hold_ended_by_locked(struct hfi_hold *hold, const struct hf_op *op, con
 void hfi_hold_released_locked(struct hfi_hold *hold, int64_t count) {
     if (count > 0) {
         hold->count = count;
+        own_change(hold);
+        if (hold->probe_at_ms != 0)
+            hfi_watchdog_arm_locked(hold);
         return;
     }
     hfi_hold_end_locked(hold);
@@ -367,11 +463,23 @@ void hfi_hold_renewal_due_locked(struct hfi_hold *hold) {
     hold->renewing = HFI_DUE;
 }
 
+/* Renewals due within this time go together. */
+bool hfi_hold_renewal_is_due_locked(const struct hfi_hold *hold, int64_t now_ms) {
+    int64_t early_ms = hold->renews_exactly ? 0 : hfi_renewal_slot_ms(hold->core);
+    return (hfi_hold_is_renewed(hold) && now_ms + early_ms >= hold->renew_at_ms) ||
+           (hold->verify_at_ms != 0 && now_ms >= hold->verify_at_ms);
+}
+
+static bool only_probes(const struct hfi_hold *hold, int64_t now_ms) {
+    return hold->count > 0 && hold->probe_at_ms != 0 && now_ms >= hold->probe_at_ms &&
+           !hfi_hold_renewal_is_due_locked(hold, now_ms);
+}
+
 /* The lease to renew with, so that the whole promise is proved. A hold that is only kept fresh
  * never gets more than was promised. A hold that is only verified gets no more time at all. */
 static int64_t renewal_lease_ms(const struct hfi_hold *hold, int64_t now_ms) {
-    if (!hfi_hold_is_renewed(hold))
-        return hold->count > 0 && hold->verify_at_ms != 0;
+    if (!hfi_hold_is_renewed(hold) || only_probes(hold, now_ms))
+        return hold->count > 0 && (hold->verify_at_ms != 0 || hold->probe_at_ms != 0);
     int64_t drift_ppm = hold->core->clock_drift_ppm;
     int64_t lease_ms = hfi_hold_is_watched(hold)
                            ? hold->core->watchdog_ms
@@ -382,16 +490,21 @@ static int64_t renewal_lease_ms(const struct hfi_hold *hold, int64_t now_ms) {
 
 int64_t hfi_hold_renewal_sent_locked(struct hfi_hold *hold, int64_t deadline_ms) {
     int64_t now_ms = hfi_now_ms(), lease_ms = renewal_lease_ms(hold, now_ms);
+    bool probes = only_probes(hold, now_ms);
     if (lease_ms <= 0) {
         hold->renewing = HFI_RESTING;
         return 0;
     }
     hold->renewal_until_ms = max_ms(hold->renewal_until_ms, deadline_ms + ROUNDING_MS);
     hold->promised_when_sent_ms = hold->promised_until_ms;
-    hold->renewing = hold->verify_at_ms != 0 ? HFI_ASKING : HFI_SENT;
+    hold->renewing = probes ? HFI_PROBING : hold->verify_at_ms != 0 ? HFI_ASKING : HFI_SENT;
     if (hold->renewing == HFI_ASKING)
         hold->verified_ms = now_ms;
-    hold->verify_at_ms = 0;
+    if (!probes)
+        hold->verify_at_ms = 0;
+    hold->probe_at_ms = 0; /* any answer shows whether it is there */
+    if (may_be_tracked(hold))
+        hold->probed_ms = now_ms;
     return lease_ms;
 }
 
@@ -444,6 +557,8 @@ void hfi_hold_missed_locked(struct hfi_hold *hold, int64_t now_ms) {
         hold->renew_at_ms = now_ms + period_ms(hold) / 8;
     if (hold->renewing == HFI_ASKING)
         hfi_hold_verify_locked(hold);
+    if (hold->renewing == HFI_PROBING)
+        probe_soon(hold);
 }
 
 /* ---- What commands may still do at the server ---- */

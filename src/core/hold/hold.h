@@ -17,7 +17,8 @@
  *                           ▼                                               │
  *                        RESIDUE ◀──turn left───────────────────────────────┘
  *
- *     renewing            RESTING ──due──▶ DUE ──sent──▶ SENT or ASKING ──answered──▶ RESTING
+ *     renewing            RESTING ──due──▶ DUE ──sent──▶ SENT, ASKING or PROBING
+ *                         RESTING ◀──answered──┘
  */
 #ifndef HFI_CORE_HOLD_HOLD_H
 #define HFI_CORE_HOLD_HOLD_H
@@ -49,9 +50,10 @@ enum hfi_wire {
 
 enum hfi_renewing {
     HFI_RESTING,
-    HFI_DUE,   /* in core->due */
-    HFI_SENT,  /* a renewal is in flight */
-    HFI_ASKING /* in flight, to verify a hint that the hold is gone */
+    HFI_DUE,    /* in core->due */
+    HFI_SENT,   /* a renewal is in flight */
+    HFI_ASKING, /* in flight, to verify a hint that the hold is gone */
+    HFI_PROBING /* in flight, a probe: whether it is still there, and to have it tracked */
 };
 
 enum hfi_loss_kind { HFI_WARNING, HFI_LOST, HFI_ORPHANED, HFI_LOSS_KINDS };
@@ -130,6 +132,13 @@ struct hfi_hold {
     /* When to ask the server whether the hold still exists; 0: do not. */
     int64_t verify_at_ms;
     int64_t verified_ms; /* when it was last asked for that reason */
+    /* When to probe whether it is there, which also has it tracked; 0: do not. */
+    int64_t probe_at_ms;
+    int64_t probed_ms;     /* when it was last probed in this possession; 0: never */
+    int64_t own_ms;        /* when its owner's last command about it was answered */
+    uint8_t false_reports; /* reported changes in a row after which it was still there */
+    bool touched;          /* the server has reported a change since it was last probed */
+    bool tracked;          /* the server reports the next change */
 
     enum hfi_wire wire;
     bool silent;            /* the server did not answer (as opposed to: we stopped waiting) */
@@ -318,6 +327,16 @@ bool hfi_hold_orphan_locked(struct hfi_hold *hold);
 /* Plans to ask the server whether it still exists, at most every 100 ms. */
 void hfi_hold_verify_locked(struct hfi_hold *hold);
 void hfi_hold_renew_at_locked(struct hfi_hold *hold, int64_t at_ms);
+/* The server has reported a change: probe soon, and less often if it was nothing the last times. */
+void hfi_hold_touched_locked(struct hfi_hold *hold);
+/* A change may not be reported any more: probe soon. */
+void hfi_hold_untracked_locked(struct hfi_hold *hold);
+/* An answer has found it: whether its changes are reported from now on. */
+void hfi_hold_found_locked(struct hfi_hold *hold, bool tracked);
+/* A probe was not answered. */
+void hfi_hold_not_probed_locked(struct hfi_hold *hold, int64_t now_ms);
+/* It is time to renew it, or to verify that it exists. */
+bool hfi_hold_renewal_is_due_locked(const struct hfi_hold *hold, int64_t now_ms);
 void hfi_hold_renewal_due_locked(struct hfi_hold *hold);
 /* The renewal is sent, and given up at `deadline_ms`. Returns the lease to renew with; 0: nothing
  * to renew any more. */

@@ -55,16 +55,22 @@ static void renewed(struct hfi_hold *hold, uint64_t generation, int err,
     int64_t now_ms = hfi_now_ms();
     pthread_mutex_lock(&hold->shard->mtx);
     if (hold->count > 0 && hold->generation == generation) {
-        proved = err == HF_OK && item->answer == 1;
+        bool probed = hold->renewing == HFI_PROBING, found = err == HF_OK && item->answer == 1;
+        proved = found && !probed;
+        if (found)
+            hfi_hold_found_locked(hold, item->tracked);
         if (proved)
             hfi_hold_renewed_locked(hold, &item->proof);
+        else if (err != HF_OK && probed)
+            hfi_hold_not_probed_locked(hold, now_ms);
         else if (err != HF_OK)
             hfi_hold_renew_again_locked(hold, now_ms);
-        else
+        else if (!found)
             lost = miss_locked(hold, item->answer, gone, now_ms);
     }
     hfi_hold_renewal_ended_locked(hold, err == HF_OK || err == HF_ENOREPLICA, now_ms);
-    if (hold->count > 0 && (hfi_hold_is_renewed(hold) || hold->verify_at_ms != 0))
+    if (hold->count > 0 &&
+        (hfi_hold_is_renewed(hold) || hold->verify_at_ms != 0 || hold->probe_at_ms != 0))
         hfi_watchdog_arm_locked(hold); /* also a possession that began meanwhile */
     hfi_hold_tidy_locked(hold);
     pthread_mutex_unlock(&hold->shard->mtx);

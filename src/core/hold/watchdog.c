@@ -13,11 +13,6 @@
 
 #include <assert.h>
 
-/* Renewals due within this time go together. */
-static int64_t slot_ms(const struct hfi_core *core) {
-    return core->watchdog_ms / 3 / 16;
-}
-
 static int64_t listen_at_ms(const struct hfi_hold *hold) {
     return hold->since_us / 1000 + hfi_listen_after_ms(hold->core);
 }
@@ -43,7 +38,7 @@ static int64_t too_old_at_ms(const struct hfi_hold *hold) {
 }
 
 static int64_t renewal_slot(const struct hfi_hold *hold) {
-    int64_t slot = slot_ms(hold->core);
+    int64_t slot = hfi_renewal_slot_ms(hold->core);
     return hold->renews_exactly || slot <= 1 ? hold->renew_at_ms : hold->renew_at_ms / slot * slot;
 }
 
@@ -53,6 +48,8 @@ void hfi_watchdog_arm_locked(struct hfi_hold *hold) {
         at_ms = hfi_min_ms(at_ms, renewal_slot(hold));
     if (hold->renewing == HFI_RESTING && hold->verify_at_ms != 0)
         at_ms = hfi_min_ms(at_ms, hold->verify_at_ms);
+    if (hold->renewing == HFI_RESTING && hold->probe_at_ms != 0)
+        at_ms = hfi_min_ms(at_ms, hold->probe_at_ms);
     if (hold->kind->joint && hfi_hold_is_watched(hold)) /* no renewal would check this */
         at_ms = hfi_min_ms(at_ms, too_old_at_ms(hold));
     if (hold->possession != HFI_HOLD_WARNED)
@@ -74,9 +71,8 @@ void hfi_watchdog_disarm_locked(struct hfi_hold *hold) {
 static bool is_due(const struct hfi_hold *hold, int64_t now_ms) {
     if (hold->renewing != HFI_RESTING)
         return false;
-    int64_t early_ms = hold->renews_exactly ? 0 : slot_ms(hold->core);
-    return (hfi_hold_is_renewed(hold) && now_ms + early_ms >= hold->renew_at_ms) ||
-           (hold->verify_at_ms != 0 && now_ms >= hold->verify_at_ms);
+    return hfi_hold_renewal_is_due_locked(hold, now_ms) ||
+           (hold->probe_at_ms != 0 && now_ms >= hold->probe_at_ms);
 }
 
 /* For a hold that has time left: renews it if that is due. True: warn of its expiry. */

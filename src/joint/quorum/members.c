@@ -215,3 +215,14 @@ void hfi_members_order(const struct hfi_quorum *quorum, const char *name, size_t
         ret_order[at] = i;
     }
 }
+
+uint64_t hfi_quorum_tracked(const struct hfi_quorum *quorum, uint64_t *ret_false) {
+    uint64_t tracked = 0;
+    *ret_false = 0;
+    for (size_t i = 0; i < quorum->len; i++) {
+        const struct hfi_counters *counters = &quorum->members[i]->core.counters;
+        tracked += atomic_load(&counters->tracked);
+        *ret_false += atomic_load(&counters->track_false);
+    }
+    return tracked;
+}

@@ -38,6 +38,9 @@ int hfi_quorum_new(const struct hfi_quorum_config *config, struct hfi_quorum **r
 int hfi_quorum_add(struct hfi_quorum *quorum, struct hfi_engine *engine, const char *node,
                    hf_error *error);
 struct hfi_engine *hfi_quorum_engine(struct hfi_quorum *quorum);
+/* Holds of which a server reports changes, at all servers, and reports after which one was still
+ * there: parts of hf_stats. Any thread. */
+uint64_t hfi_quorum_tracked(const struct hfi_quorum *quorum, uint64_t *ret_false);
 
 /* ---- Shutdown: on the thread that closes the client ---- */
 

@@ -175,6 +175,8 @@ static int set_option(struct url_parser *p, struct slice option, bool may_quote)
         return hfi_url_set_switch(p, value, "ack_disk", &p->url.ack_disk);
     if (slice_is(name, "look"))
         return hfi_url_set_switch(p, value, "look", &p->url.look);
+    if (slice_is(name, "track"))
+        return hfi_url_set_switch(p, value, "track", &p->url.track);
     if (slice_is(name, "name_prefix"))
         return set_name_prefix(p, value);
     bool is_user = slice_is(name, "user"), is_password = slice_is(name, "password");

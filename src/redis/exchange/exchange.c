@@ -246,7 +246,7 @@ static void write_command(struct hfi_exchange *x, int64_t not_after_ms,
         hfi_command_text(command, "ASKING");
         hfi_command_close(command);
     }
-    if (x->fronts > 0 && x->script != NULL)
+    if (x->fronts > x->reply_at && x->script != NULL)
         x->write_fronts(x, command);
     hfi_command_open(command);
     if (x->script != NULL && x->send_body) {

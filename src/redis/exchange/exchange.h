@@ -59,10 +59,12 @@ struct hfi_exchange {
     /* Before each copy, when node and connection are known: may set `script`, `fronts` and
      * `reply_at`. NULL: nothing to choose. */
     void (*choose)(struct hfi_exchange *x);
-    /* `write` is called with so many commands to write in front of the last one, if that is a
-     * script; else it writes all of them. */
+    /* There are so many commands besides the last one. `write` writes all of them; but in front of a
+     * script it is `write_fronts`. */
     unsigned fronts;
-    unsigned reply_at; /* whose reply decides: 0 the last command's, 1 the one in front of it... */
+    /* whose reply decides: 0 the last command's, 1 the one in front of it... A script has all other
+     * commands in front of it, or all behind it. */
+    unsigned reply_at;
     /* the script uses keys that it cannot declare: it does not follow ASK */
     bool undeclared_keys;
     bool once;    /* a lost copy is not resent: the outcome is HF_EUNKNOWN */

@@ -224,6 +224,7 @@ const struct hfi_kind hfi_kind_fair = {
     .reentrant = true,
     .exclusive = false, /* every waiter queues at the server itself */
     .queues = true,
+    .tracked = true,
     .engine_private = &fair,
 };
 
@@ -233,5 +234,6 @@ const struct hfi_kind hfi_kind_fair_nonreentrant = {
     .reentrant = false,
     .exclusive = false,
     .queues = true,
+    .tracked = true,
     .engine_private = &fair,
 };

@@ -80,5 +80,6 @@ const struct hfi_kind hfi_kind_fenced = {
     .reentrant = true,
     .exclusive = true,
     .token = true,
+    .tracked = true,
     .engine_private = &fenced,
 };

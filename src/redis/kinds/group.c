@@ -161,9 +161,31 @@ static void write_renewal(const struct hfi_redis *redis,
     }
 }
 
+static void write_probe(const struct hfi_redis *redis, const struct hfi_renewal_item *item,
+                        struct hfi_command *command) {
+    const struct values values = values_in(item->name, item->name_len);
+    hfi_command_text(command, "HMGET");
+    add_key(redis, &values, command);
+    add_fields(&values, command);
+}
+
+/* A field has its holder. */
+static bool is_there(const struct hfi_renewal_item *item, const struct hfi_reply *reply) {
+    if (reply->type != HFI_REPLY_ARRAY)
+        return false;
+    for (size_t i = 0; i < reply->elements; i++)
+        if (reply->element[i]->type != HFI_REPLY_STRING ||
+            reply->element[i]->len != item->owner_len ||
+            memcmp(reply->element[i]->str, item->owner, item->owner_len) != 0)
+            return false;
+    return true;
+}
+
 static const struct hfi_renewer renewer = {
     .script = &hfi_script_group_renew,
     .write = write_renewal,
+    .write_probe = write_probe,
+    .is_there = is_there,
 };
 
 /* ---- Break ---- */
@@ -357,5 +379,6 @@ const struct hfi_kind hfi_kind_group = {
     .stem_len = stem_len,
     .overlap = overlap,
     .name_values = name_values,
+    .tracked = true,
     .engine_private = &group,
 };

@@ -17,6 +17,7 @@ struct hfi_acquire_answer {
     int64_t proof; /* taken, a latch: proof of when it was last open; 0: none */
     int64_t position, arrival, server_us; /* taken, and in the fair queue: see fair_queue.h */
     bool foreign; /* taken, a string lock: by an owner whose token is not of our form */
+    bool tracked; /* taken: the server reports the next change of the lock */
     /* taken, but free: in so many ms it may be ours. A single attempt: not decided yet */
     int64_t again_ms;
 };
@@ -50,6 +51,11 @@ struct hfi_renewer {
      * least the watchdog's lease, and no proof reaches further. NULL: there is none. */
     void (*write_native)(const struct hfi_redis *redis, const struct hfi_renewal_item *item,
                          struct hfi_command *command);
+    /* Writes a command that reads the hold's key, so that it can be tracked, and tells by its reply
+     * whether the hold is there. NULL: it is not tracked. */
+    void (*write_probe)(const struct hfi_redis *redis, const struct hfi_renewal_item *item,
+                        struct hfi_command *command);
+    bool (*is_there)(const struct hfi_renewal_item *item, const struct hfi_reply *reply);
 };
 
 struct hfi_object_op_reply {
@@ -204,5 +210,8 @@ extern const struct hfi_kind hfi_kind_group;
 extern const struct hfi_kind hfi_kind_string, hfi_kind_string_nonreentrant, hfi_kind_string_spin;
 /* renew.c: any lock that is one field of a hash */
 extern const struct hfi_renewer hfi_renewer_hash;
+void hfi_renewer_hash_write_probe(const struct hfi_redis *redis,
+                                  const struct hfi_renewal_item *item, struct hfi_command *command);
+bool hfi_renewer_hash_is_there(const struct hfi_renewal_item *item, const struct hfi_reply *reply);
 
 #endif

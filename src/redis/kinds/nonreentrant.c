@@ -15,5 +15,6 @@ const struct hfi_kind hfi_kind_nonreentrant = {
     .reentrant = false,
     .exclusive = true,
     .token = false,
+    .tracked = true,
     .engine_private = &hfi_plain,
 };

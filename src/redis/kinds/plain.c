@@ -217,5 +217,6 @@ const struct hfi_kind hfi_kind_plain = {
     .reentrant = true,
     .exclusive = true,
     .token = false,
+    .tracked = true,
     .engine_private = &hfi_plain,
 };

@@ -98,6 +98,8 @@ static void write_read_renewal(const struct hfi_redis *redis,
 static const struct hfi_renewer read_renewer = {
     .undeclared_keys = true,
     .script = &hfi_script_read_renew,
+    .write_probe = hfi_renewer_hash_write_probe,
+    .is_there = hfi_renewer_hash_is_there,
     .write = write_read_renewal,
 };
 
@@ -294,6 +296,7 @@ const struct hfi_kind hfi_kind_read = {
     .exclusive = false,
     .keeps_fresh = true,
     .leaves_traces = true,
+    .tracked = true,
     .engine_private = &read_side,
 };
 
@@ -304,5 +307,6 @@ const struct hfi_kind hfi_kind_write = {
     .reentrant = true,
     .exclusive = true,
     .never_beside = &hfi_kind_read,
+    .tracked = true,
     .engine_private = &write_side,
 };

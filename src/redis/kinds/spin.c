@@ -33,5 +33,6 @@ const struct hfi_kind hfi_kind_spin = {
     .exclusive = true,
     .token = false,
     .spins = true,
+    .tracked = true,
     .engine_private = &spin,
 };

@@ -32,6 +32,7 @@
 #include "engine/observe.h"
 #include "redis/kinds/lease_validity.h"
 #include "redis/ops/late_copies.h"
+#include "redis/pubsub/track.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -157,6 +158,7 @@ static void draw(struct hfi_call *call, struct hfi_string_attempt *attempt,
                     hfi_lease_for_ms(call->lease_ms + spread_ms + late_ms + stray_ms, drift_ppm),
         .node = x->node,
         .foreign = attempt->foreign,
+        .tracked = attempt->tracked,
     };
 }
 
@@ -205,7 +207,13 @@ static void choose_acquire(struct hfi_exchange *x) {
     bool get_behind =
         x->script == NULL && !x->asking &&
         atomic_load_explicit(&hfi_node_learnt(x->node)->no_nx_get, memory_order_relaxed);
+    /* PTTL has it tracked; SET with GET would not */
+    attempt->track_target = attempt->asks_ttl && attempt->foreign
+                                ? hfi_tracker_target(hfi_node_learnt(x->node)->tracker)
+                                : 0;
     x->fronts = (unsigned)attempt->asks_time + (unsigned)attempt->asks_ttl + (unsigned)get_behind;
+    if (attempt->track_target != 0)
+        x->fronts += HFI_TRACK_FRONTS;
     x->reply_at = get_behind;
 }
 
@@ -247,6 +255,10 @@ static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *
         hfi_command_text(command, "TIME");
         next_command(command);
     }
+    if (attempt->track_target != 0) {
+        hfi_track_on(command, attempt->track_target);
+        hfi_track_next(command);
+    }
     if (attempt->asks_ttl) {
         write_ttl(redis, call, command);
         next_command(command);
@@ -285,6 +297,18 @@ static bool read_server_time(const struct hfi_call_state *state, int64_t *ret_ms
            read_time(hfi_exchange_reply_of(x, x->fronts), ret_ms);
 }
 
+/* The server reports the next change of what the last copy has found. */
+static bool is_tracked(const struct hfi_exchange *x, const struct hfi_string_attempt *attempt) {
+    if (attempt->track_target == 0)
+        return false;
+    struct hfi_tracker *tracker = hfi_node_learnt(x->node)->tracker;
+    unsigned ttl = x->reply_at + 1;
+    const struct hfi_reply *next = hfi_exchange_reply_of(x, ttl + 1);
+    const struct hfi_reply *on = hfi_exchange_reply_of(x, ttl + 2);
+    return hfi_tracker_is_on(tracker, attempt->track_target, on) &&
+           hfi_tracker_is_next(tracker, next);
+}
+
 /* Another token is there. */
 static int taken(struct hfi_call *call, const struct hfi_reply *there,
                  struct hfi_acquire_answer *ret) {
@@ -296,6 +320,7 @@ static int taken(struct hfi_call *call, const struct hfi_reply *there,
     ret->verdict = HFI_TAKEN;
     ret->ttl_ms = -1;
     ret->foreign = there != NULL && !hfi_string_is_ours(there);
+    ret->tracked = is_tracked(x, attempt);
     const struct hfi_reply *ttl =
         attempt->asks_ttl ? hfi_exchange_reply_of(x, x->reply_at + 1) : NULL;
     if (ttl != NULL && ttl->type == HFI_REPLY_INTEGER && ttl->integer >= 0)
@@ -626,10 +651,27 @@ static void write_native_renewal(const struct hfi_redis *redis, const struct hfi
         command, hfi_max_ms(hfi_max_ms(item->lease_ms, left_ms + ROUNDING_MS), redis->watchdog_ms));
 }
 
+static void write_renewal_probe(const struct hfi_redis *redis, const struct hfi_renewal_item *item,
+                                struct hfi_command *command) {
+    hfi_command_text(command, "GET");
+    hfi_name_key(&redis->names, item->name, item->name_len, command);
+}
+
+static bool is_there(const struct hfi_renewal_item *item, const struct hfi_reply *reply) {
+    char token[HFI_STAMP_TEXT_MAX];
+    size_t len = hfi_string_token_len(&item->stamp, item->owner_len);
+    if (reply->type != HFI_REPLY_STRING || reply->len != len || len > sizeof token)
+        return false;
+    hfi_string_write_token(&item->stamp, item->owner, item->owner_len, token);
+    return memcmp(token, reply->str, len) == 0;
+}
+
 static const struct hfi_renewer renewer = {
     .script = &hfi_script_string_renew,
     .write = write_renewal,
     .write_native = write_native_renewal,
+    .write_probe = write_renewal_probe,
+    .is_there = is_there,
 };
 
 /* ---- Calls ---- */
@@ -791,6 +833,7 @@ const struct hfi_kind hfi_kind_string = {
     .exclusive = true,
     .stamped = true,
     .takes_stamp = true,
+    .tracked = true,
     .engine_private = &string,
 };
 
@@ -801,6 +844,7 @@ const struct hfi_kind hfi_kind_string_nonreentrant = {
     .exclusive = true,
     .stamped = true,
     .takes_stamp = true,
+    .tracked = true,
     .engine_private = &string,
 };
 
@@ -813,5 +857,6 @@ const struct hfi_kind hfi_kind_string_spin = {
     .spins = true,
     .stamped = true,
     .takes_stamp = true,
+    .tracked = true,
     .engine_private = &spin,
 };

@@ -42,7 +42,10 @@ struct hfi_string_attempt {
     unsigned copies;  /* so many were written */
     bool lost;        /* one of them was lost, and may still act */
     bool asks_time, asks_ttl; /* the last copy has TIME, or PTTL, in front */
-    bool foreign;             /* the token there is not of our form */
+    /* the last copy has the key tracked: changes are reported to this id; 0: it has not */
+    int64_t track_target;
+    bool foreign; /* the token there is not of our form */
+    bool tracked; /* and the server reports its change */
 };
 
 /* The state of a call, in call->state. */

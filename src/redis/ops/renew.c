@@ -24,6 +24,7 @@
 #include "net/driver/keeper.h"
 #include "redis/kinds/lease_validity.h"
 #include "redis/ops/call.h"
+#include "redis/pubsub/track.h"
 #include "redis/wire/errors.h"
 
 #include <assert.h>
@@ -57,7 +58,8 @@ struct renew_script {
     const struct hfi_mem *mem;
     struct hfi_exchange exchange;
     const struct hfi_renewer *renewer;
-    hf_error error; /* of this script; if a retry succeeds, it is not reported */
+    int64_t track_target; /* where its holds' changes are to be reported; 0: nowhere */
+    hf_error error;       /* of this script; if a retry succeeds, it is not reported */
     size_t len;
     uint8_t items[HFI_RENEWAL_MAX]; /* indices in the renewal */
 };
@@ -78,9 +80,25 @@ static void write_hash_renewal(const struct hfi_redis *redis,
     }
 }
 
+void hfi_renewer_hash_write_probe(const struct hfi_redis *redis,
+                                  const struct hfi_renewal_item *item,
+                                  struct hfi_command *command) {
+    const char *suffix = hfi_redis_kind_of(item->kind)->field_suffix;
+    hfi_command_text(command, "HEXISTS");
+    hfi_name_key(&redis->names, item->name, item->name_len, command);
+    hfi_command_pair(command, item->owner, item->owner_len, suffix, strlen(suffix));
+}
+
+bool hfi_renewer_hash_is_there(const struct hfi_renewal_item *item, const struct hfi_reply *reply) {
+    (void)item;
+    return reply->type == HFI_REPLY_INTEGER && reply->integer == 1;
+}
+
 const struct hfi_renewer hfi_renewer_hash = {
     .script = &hfi_script_renew,
     .write = write_hash_renewal,
+    .write_probe = hfi_renewer_hash_write_probe,
+    .is_there = hfi_renewer_hash_is_there,
 };
 
 /* ---- The end ---- */
@@ -197,17 +215,72 @@ static bool is_native(const struct renew_script *renew_script) {
     return renew_script->exchange.script == NULL;
 }
 
+static void write_probes(const struct renew_script *renew_script, struct hfi_command *command) {
+    hfi_command_close(command);
+    hfi_command_open(command);
+    hfi_track_on(command, renew_script->track_target);
+    for (size_t i = 0; i < renew_script->len; i++) {
+        hfi_track_next(command);
+        renew_script->renewer->write_probe(renew_script->exchange.redis, item_of(renew_script, i),
+                                           command);
+        if (i + 1 < renew_script->len) {
+            hfi_command_close(command);
+            hfi_command_open(command);
+        }
+    }
+}
+
 static void write_renew_script(struct hfi_exchange *x, int64_t not_after_ms,
                                struct hfi_command *command) {
     struct renew_script *renew_script = HFI_CONTAINER(x, struct renew_script, exchange);
-    if (is_native(renew_script)) {
-        renew_script->renewer->write_native(x->redis, item_of(renew_script, 0), command);
-        return;
-    }
     const struct hfi_renewal_item *items[HFI_RENEWAL_MAX];
     for (size_t i = 0; i < renew_script->len; i++)
         items[i] = item_of(renew_script, i);
-    renew_script->renewer->write(x->redis, items, renew_script->len, not_after_ms, command);
+    if (is_native(renew_script))
+        renew_script->renewer->write_native(x->redis, items[0], command);
+    else
+        renew_script->renewer->write(x->redis, items, renew_script->len, not_after_ms, command);
+    if (renew_script->track_target != 0)
+        write_probes(renew_script, command);
+}
+
+/* ---- Tracking ---- */
+
+/* Behind the script, since it makes the server forget the keys. That a hold is still there is read
+ * with its key: something may have happened in between. */
+static void choose_probes(struct hfi_exchange *x) {
+    struct renew_script *renew_script = HFI_CONTAINER(x, struct renew_script, exchange);
+    bool probes = renew_script->renewer->write_probe != NULL && !x->asking &&
+                  !hfi_exchange_is_acked(x) && x->redis->base.tracks;
+    renew_script->track_target = probes ? hfi_tracker_target(hfi_node_learnt(x->node)->tracker) : 0;
+    unsigned behind = renew_script->track_target != 0 ? 1 + 2 * (unsigned)renew_script->len : 0;
+    x->fronts = x->reply_at = behind;
+}
+
+/* The replies behind that of the script; the last is the first. */
+static void read_probes(struct renew_script *renew_script) {
+    const struct hfi_exchange *x = &renew_script->exchange;
+    struct hfi_tracker *tracker = hfi_node_learnt(x->node)->tracker;
+    const struct hfi_req *req = x->req;
+    const struct hfi_reply *probes[HFI_RENEWAL_MAX], *nexts[HFI_RENEWAL_MAX];
+    if (renew_script->track_target == 0)
+        return;
+    for (size_t i = renew_script->len; i-- > 0; req = req->front->front) {
+        probes[i] = req->reply;
+        nexts[i] = req->front->reply;
+    }
+    if (!hfi_tracker_is_on(tracker, renew_script->track_target, req->reply))
+        return;
+    for (size_t i = 0; i < renew_script->len; i++) {
+        struct hfi_renewal_item *item = item_of(renew_script, i);
+        bool next = hfi_tracker_is_next(tracker, nexts[i]);
+        if (item->answer != 1 || !next || probes[i]->type == HFI_REPLY_ERROR)
+            continue;
+        item->tracked = renew_script->renewer->is_there(item, probes[i]);
+        if (!item->tracked)
+            hfi_tracker_note(tracker, item->name,
+                             hfi_kind_stem_len(item->kind, item->name, item->name_len));
+    }
 }
 
 /* If a server took over less than a renewal interval ago, a hold that is missing there was missing
@@ -296,20 +369,22 @@ static bool starts_with(const struct hfi_reply *reply, const char *word) {
 /* The server refused several holds at once, perhaps because of one of them. If it ran a part of the
  * script, that may run again. */
 static bool must_split(const struct renew_script *renew_script) {
-    const struct hfi_req *req = renew_script->exchange.req;
+    const struct hfi_exchange *x = &renew_script->exchange;
     enum hfi_remedy remedy;
-    if (renew_script->exchange.err == HF_OK || renew_script->len == 1 || req == NULL ||
-        req->reply == NULL || ((const struct hfi_reply *)req->reply)->type != HFI_REPLY_ERROR)
+    if (x->err == HF_OK || renew_script->len == 1)
         return false;
-    hfi_error_of_reply(req->reply, NULL, &remedy);
-    return remedy == HFI_REMEDY_NONE || starts_with(req->reply, "TRYAGAIN ");
+    const struct hfi_reply *reply = hfi_exchange_reply(x);
+    if (reply == NULL || reply->type != HFI_REPLY_ERROR)
+        return false;
+    hfi_error_of_reply(reply, NULL, &remedy);
+    return remedy == HFI_REMEDY_NONE || starts_with(reply, "TRYAGAIN ");
 }
 
 static void send_renew_scripts(struct renewal_run *renewal_run);
 
 static void split_renew_script(struct renew_script *renew_script) {
     struct renewal_run *renewal_run = renew_script->renewal_run;
-    if (starts_with(renew_script->exchange.req->reply, "CROSSSLOT "))
+    if (starts_with(hfi_exchange_reply(&renew_script->exchange), "CROSSSLOT "))
         hfi_node_learnt(renewal_run->node)->in_slots = true;
     for (size_t i = 0; i < renew_script->len; i++) {
         renewal_run->asked[renew_script->items[i]] = false;
@@ -358,6 +433,7 @@ static void renew_script_ended(struct renew_script *renew_script) {
             renewal_run->answered_by = hfi_node_ref(x->node);
         if (!hfi_acks_suffice(x))
             not_confirmed(renew_script);
+        read_probes(renew_script);
     }
     end_renew_script(renew_script);
     finish_if_done(renewal_run);
@@ -396,6 +472,7 @@ static void start_renew_script(struct renew_script *renew_script) {
         x->repeatable = true;
         x->acks.needs_them = hfi_native_renewal_acks;
     }
+    x->choose = choose_probes;
     x->limit_ms = renewal->deadline_ms;
     x->reach_until_ms = renewal->deadline_ms;
     x->silence_ms = HFI_NEVER;

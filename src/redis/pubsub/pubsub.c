@@ -408,6 +408,31 @@ bool hfi_pubsub_is_subscribed(const struct hfi_waiter *waiter) {
     return subscribed;
 }
 
+static void wake_locked(struct hfi_channel *channel) {
+    for (struct hfi_link *link = channel->waiters.next; link != &channel->waiters;
+         link = link->next) {
+        const struct hfi_waiter *waiter = HFI_CONTAINER(link, struct hfi_waiter, link);
+        if (waiter->listener == NULL)
+            hfi_task_post(waiter->task, HFI_EVENT_MESSAGE);
+    }
+}
+
+void hfi_pubsub_wake(struct hfi_pubsub *pubsub, const char *name, size_t len) {
+    pthread_mutex_lock(&pubsub->mtx);
+    struct hfi_channel *channel = hfi_pubsub_find_locked(pubsub, name, len);
+    if (channel != NULL)
+        wake_locked(channel);
+    pthread_mutex_unlock(&pubsub->mtx);
+}
+
+void hfi_pubsub_wake_all(struct hfi_pubsub *pubsub) {
+    pthread_mutex_lock(&pubsub->mtx);
+    for (struct hfi_channel *channel = first_channel(pubsub); channel != NULL;
+         channel = next_channel(pubsub, channel))
+        wake_locked(channel);
+    pthread_mutex_unlock(&pubsub->mtx);
+}
+
 void hfi_pubsub_move(struct hfi_waiter *from, struct hfi_waiter *to) {
     struct hfi_pubsub *pubsub = from->pubsub;
     pthread_mutex_lock(&pubsub->mtx);

@@ -84,6 +84,11 @@ void hfi_pubsub_move(struct hfi_waiter *from, struct hfi_waiter *to);
  * the slot, or not yet. Then SUBSCRIBE is sent again. */
 bool hfi_pubsub_again(struct hfi_waiter *waiter);
 
+/* Wakes the waiters of a channel, or (all) of every channel, as a message without content does. Not
+ * those that listen to messages. Any thread. */
+void hfi_pubsub_wake(struct hfi_pubsub *pubsub, const char *name, size_t len);
+void hfi_pubsub_wake_all(struct hfi_pubsub *pubsub);
+
 /* The largest positive number among the messages since it joined or last called this. False: there
  * was none. */
 bool hfi_pubsub_take(struct hfi_waiter *waiter, int64_t *ret_number, int64_t *ret_received_ms);

@@ -20,6 +20,7 @@ struct hfi_break_channel;
 struct hfi_node;
 struct hfi_pubsub;
 struct hfi_server;
+struct hfi_tracker;
 
 /* The identity of a server's process, and its clock. */
 struct hfi_server_seen {
@@ -32,10 +33,11 @@ struct hfi_server_seen {
  * server's clock is kept per connection instead: an address can lead to two processes for a moment,
  * and `not-after` by the clock of the wrong one would be useless. */
 struct hfi_learnt {
-    /* its channels; the same from `made` to `freed`, like the next two */
+    /* its channels; the same from `made` to `freed`, like the next three */
     struct hfi_pubsub *pubsub;
     struct hfi_break_channel *break_channel; /* its break notifications */
     struct hfi_survey_responder *answers;    /* its survey responder */
+    struct hfi_tracker *tracker;             /* its reports of changed keys */
 
     /* Any thread. */
     _Atomic int64_t newest_us;  /* the newest server time seen by fair waiters */

@@ -1,0 +1,469 @@
+/*
+ * Tracking: the server reports what happens to a lock behind its holder's back, and when another
+ * library gives one back.
+ *
+ * Leases and renewals are so long here that no holder and no waiter notices by itself while a test
+ * waits. hf_stats tells that a hold is tracked, so nothing is done before that.
+ */
+#include "lock/group.h"
+#include "support/case.h"
+#include "support/new_lock.h"
+
+#define LONG_MS 1800000                      /* a renewal every ten minutes */
+#define ATTEMPT "\"SET\" \"" WORLD_NAME "\"" /* the stranger's own is the first */
+#define FOREIGN "a-token-of-another-library"
+
+static hf_options patient(void) {
+    hf_options options = world_options();
+    options.watchdog_ms = LONG_MS;
+    return options;
+}
+
+static bool is_tracked(hf_client *client, uint64_t holds) {
+    return WAIT_FOR(world_stats(client).tracked == holds, HANG_MS);
+}
+
+static bool is_lost(hf_client *client, uint64_t losses) {
+    return WAIT_FOR(world_stats(client).losses == losses, HANG_MS);
+}
+
+/* ---- Holders ---- */
+
+struct form {
+    const char *name;
+    any_kind kind;
+    int64_t lease_ms;
+    bool group;
+};
+
+static const struct form forms[] = {
+    {"plain", HF_PLAIN, HF_WATCHDOG, false},
+    {"nonreentrant", HF_NONREENTRANT, HF_WATCHDOG, false},
+    {"spin", HF_SPIN, HF_WATCHDOG, false},
+    {"fenced", HF_FENCED, HF_WATCHDOG, false},
+    {"fair", HF_FAIR, HF_WATCHDOG, false},
+    {"read", HF_READ, HF_WATCHDOG, false},
+    {"write", HF_WRITE, HF_WATCHDOG, false},
+    {"group", HF_PLAIN, HF_WATCHDOG, true},
+    {"string", HF_STRING, HF_WATCHDOG, false},
+    {"cohort", HF_PLAIN | HF_COHORT, HF_WATCHDOG, false},
+    {"plain_fixed", HF_PLAIN, LONG_MS, false},
+    {"fair_fixed", HF_FAIR, LONG_MS, false},
+    {"read_fixed", HF_READ, LONG_MS, false},
+    {"group_fixed", HF_PLAIN, LONG_MS, true},
+    {"string_fixed", HF_STRING, LONG_MS, false},
+};
+
+/* Each renewer, and each way to read whether a hold is there. */
+static const struct form renewers[] = {{"plain", HF_PLAIN, HF_WATCHDOG, false},
+                                       {"read", HF_READ, HF_WATCHDOG, false},
+                                       {"group", HF_PLAIN, HF_WATCHDOG, true},
+                                       {"string", HF_STRING, HF_WATCHDOG, false}};
+
+static hf_lock *form_lock(hf_client *client, const struct form *form) {
+    hf_lock *lock;
+    if (form->group)
+        return new_values(client, "jack mary");
+    assert_int_equal(new_lock(client, form->kind, WORLD_NAME, strlen(WORLD_NAME), &lock), HF_OK);
+    return lock;
+}
+
+static void form_hold(struct world *w, const struct form *form) {
+    const hf_acquire_options leased = world_wait_for(0, form->lease_ms);
+    hf_lock_free(w->lock);
+    w->lock = form_lock(w->client, form);
+    assert_int_equal(hf_lock_acquire_with(w->lock, &leased, NULL), HF_OK);
+    assert_true(is_tracked(w->client, 1));
+}
+
+static void by_del(struct world *w) {
+    server_drop(w->server, WORLD_NAME);
+}
+
+static void by_flush(struct world *w) {
+    cmd_ok(w->server, "FLUSHALL");
+}
+
+static void by_overwriting(struct world *w) {
+    cmd_ok(w->server, "SET " WORLD_NAME " text");
+}
+
+static void by_renaming(struct world *w) {
+    cmd_ok(w->server, "RENAME " WORLD_NAME " {" WORLD_NAME "}.old");
+}
+
+static void by_expiring(struct world *w) {
+    cmd_ok(w->server, "PEXPIRE " WORLD_NAME " 1");
+}
+
+/* All keys have a lease, and so any of them may go. */
+static void by_evicting(struct world *w) {
+    cmd_ok(w->server, "CONFIG SET maxmemory-policy allkeys-random");
+    cmd_ok(w->server, "CONFIG SET maxmemory 1");
+    assert_true(WAIT_FOR(cmd_int(w->server, "DBSIZE") == 0, HANG_MS));
+    cmd_ok(w->server, "CONFIG SET maxmemory 0");
+}
+
+/* Between two commands of a transaction, so that the next look finds a key again. */
+static void by_replacing(struct world *w) {
+    cmd_ok(w->server, "MULTI");
+    cmd_ok(w->server, "DEL " WORLD_NAME);
+    cmd_ok(w->server, "HSET " WORLD_NAME " somebody:1 1");
+    cmd_ok(w->server, "EXEC");
+}
+
+static const struct way {
+    const char *name;
+    void (*lose)(struct world *w);
+} ways[] = {{"del", by_del},           {"flush", by_flush},      {"overwritten", by_overwriting},
+            {"renamed", by_renaming},  {"expired", by_expiring}, {"evicted", by_evicting},
+            {"replaced", by_replacing}};
+
+static void assert_loss_reported(struct world *w) {
+    assert_true(is_lost(w->client, 1));
+    assert_int_equal(world_stats(w->client).tracked, 0);
+    assert_in_range(world_stats(w->client).track_events, 1, 4);
+    assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
+}
+
+ROW_CASES(S80_a_deleted_lock_is_reported_to_its_holder, form, forms) {
+    struct world w;
+    const hf_options options = patient();
+    world_begin(&w, &options);
+    form_hold(&w, form);
+    by_del(&w);
+    assert_loss_reported(&w);
+    world_end(&w);
+}
+
+ROW_CASES(S81_so_is_whatever_else_ends_it, way, ways) {
+    static const struct form *const some[] = {&forms[0], &forms[8]};
+    for (size_t i = 0; i < 2; i++) {
+        struct world w;
+        const hf_options options = patient();
+        world_begin(&w, &options);
+        form_hold(&w, some[i]);
+        way->lose(&w);
+        assert_loss_reported(&w);
+        world_end(&w);
+    }
+}
+
+#define TRACK_CASE(name) WORLD_CASE_WITH(name, patient())
+
+/* A report is a doubt: the hold is looked at, and goes on. */
+TRACK_CASE(S82_a_change_that_ends_nothing_is_no_loss) {
+    form_hold(w, &forms[0]);
+    for (uint64_t i = 1; i <= 3; i++) {
+        cmd_ok(w->server, "HSET " WORLD_NAME " other 1");
+        assert_true(WAIT_FOR(world_stats(w->client).track_false >= i, HANG_MS));
+        assert_true(is_tracked(w->client, 1));
+    }
+    assert_int_equal(world_stats(w->client).losses, 0);
+    by_del(w);
+    assert_true(is_lost(w->client, 1));
+}
+
+/* What the server remembers of the last hold says nothing of the next. */
+TRACK_CASE(S82_reports_about_the_last_hold_are_not_counted) {
+    for (uint64_t i = 1; i <= 2; i++) {
+        form_hold(w, &forms[0]);
+        by_del(w);
+        assert_true(is_lost(w->client, i));
+        assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
+    }
+    assert_int_equal(world_stats(w->client).track_false, 0);
+}
+
+/* The owner's own commands make the server forget the key, or report it: it is tracked
+ * again. */
+ROW_CASES(S83_own_commands_do_not_end_it, form, renewers) {
+    struct world w;
+    const hf_options options = patient();
+    const bool reentrant = (form->kind & HF_NONREENTRANT) == 0;
+    world_begin(&w, &options);
+    form_hold(&w, form);
+    for (int lane = 0; lane < 2; lane++) {
+        if (lane == 0 && reentrant)
+            assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+        else if (reentrant)
+            assert_int_equal(world_acquire_async(w.lock, 0, 0, NULL), HF_OK);
+        assert_true(is_tracked(w.client, 1));
+        if (lane == 0 && reentrant)
+            assert_int_equal(hf_lock_release(w.lock), HF_OK);
+        else if (reentrant)
+            assert_int_equal(world_release_async(w.lock, hf_owner_self(), NULL), HF_OK);
+        assert_true(is_tracked(w.client, 1));
+        assert_int_equal(hf_lock_extend(w.lock, LONG_MS), HF_OK);
+        assert_true(is_tracked(w.client, 1));
+    }
+    assert_int_equal(world_stats(w.client).losses, 0);
+    by_del(&w);
+    assert_true(is_lost(w.client, 1));
+    world_end(&w);
+}
+
+/* A renewal, too. */
+ROW_CASES(S84_renewals_do_not_end_it, form, renewers) {
+    struct world w;
+    hf_options options = world_options();
+    options.watchdog_ms = ENDURING_MS;
+    world_begin(&w, &options);
+    form_hold(&w, form);
+    assert_true(WAIT_FOR(world_stats(w.client).renewals >= 2, HANG_MS));
+    assert_true(is_tracked(w.client, 1));
+    assert_int_equal(world_stats(w.client).track_events, 0);
+    by_del(&w);
+    assert_true(is_lost(w.client, 1));
+    world_end(&w);
+}
+
+/* A thousand of them: the holds are looked at once a second, not a thousand times. */
+TRACK_CASE(S85_many_flushes_are_few_looks) {
+    form_hold(w, &forms[0]);
+    struct monitor *monitor = monitor_start(w->server);
+    int64_t begin_ms = now_ms();
+    for (int i = 0; i < 1000; i++) {
+        cmd_ok(w->server, "HSET " WORLD_NAME " %s 1", w->owner);
+        cmd_ok(w->server, "SELECT 1");
+        cmd_ok(w->server, "FLUSHDB");
+        cmd_ok(w->server, "SELECT 0");
+    }
+    assert_true(WAIT_FOR(world_stats(w->client).track_events >= 1000, HANG_MS));
+    assert_true(is_tracked(w->client, 1));
+    size_t seconds = (size_t)(now_ms() - begin_ms) / 1000 + 1;
+    assert_in_range(monitor_count(monitor, "\"HEXISTS\""), 1, 11 * seconds);
+    monitor_stop(monitor);
+    assert_int_equal(world_stats(w->client).losses, 0);
+}
+
+/* ---- Connections ---- */
+
+static void kill_clients(struct world *w, const char *type) {
+    cmd_ok(w->server, "CLIENT KILL TYPE %s", type);
+}
+
+TRACK_CASE(S86_a_lost_subscription_is_made_again) {
+    form_hold(w, &forms[0]);
+    kill_clients(w, "pubsub");
+    assert_true(WAIT_FOR(world_stats(w->client).reconnects > 0, HANG_MS));
+    assert_true(is_tracked(w->client, 1));
+    by_del(w);
+    assert_true(is_lost(w->client, 1));
+}
+
+/* What happens meanwhile is noticed when it is back. */
+TRACK_CASE(S86_a_loss_without_a_subscription_is_noticed_with_the_next) {
+    form_hold(w, &forms[8]);
+    cmd_ok(w->server, "MULTI");
+    kill_clients(w, "pubsub");
+    by_del(w);
+    cmd_ok(w->server, "EXEC");
+    assert_true(is_lost(w->client, 1));
+}
+
+/* The connection that had the key tracked: the server forgets the key with it. */
+TRACK_CASE(S87_a_lost_connection_is_made_again) {
+    for (size_t i = 0; i < 2; i++) {
+        form_hold(w, &forms[i == 0 ? 0 : 10]);
+        kill_clients(w, "normal");
+        assert_true(WAIT_FOR(world_stats(w->client).reconnects > i, HANG_MS));
+        assert_true(is_tracked(w->client, 1));
+        by_del(w);
+        assert_true(is_lost(w->client, i + 1));
+        assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
+    }
+}
+
+/* ---- Without it ---- */
+
+/* Nobody is asked, and everything else is as ever. */
+WORLD_CASE_WITH(S88_it_can_be_switched_off, patient(), options.flags = HF_NO_TRACKING) {
+    struct monitor *monitor = monitor_start(w->server);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_true(WAIT_FOR(server_questions_are_received(w->server), HANG_MS));
+    assert_true(monitor_wait(monitor, "EVALSHA", 2, HANG_MS)); /* it was verified */
+    assert_int_equal(monitor_count(monitor, "TRACKING"), 0);
+    assert_int_equal(monitor_count(monitor, "\"ID\""), 0);
+    assert_int_equal(world_stats(w->client).tracked, 0);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    monitor_stop(monitor);
+}
+
+static const struct refused {
+    const char *name, *rights;
+} refused[] = {
+    {"tracking", "-client|tracking"}, {"caching", "-client|caching"}, {"id", "-client|id"}};
+
+/* Before 7.0 there are only rights to all of CLIENT. */
+static void forbid(struct world *w, const char *rights) {
+    redisReply *reply = cmd(w->server, "ACL SETUSER default %s", rights);
+    bool known = reply->type != REDIS_REPLY_ERROR;
+    freeReplyObject(reply);
+    if (!known)
+        cmd_ok(w->server, "ACL SETUSER default -client");
+}
+
+static void hold_until_looked_at(struct world *w) {
+    struct monitor *monitor = monitor_start(w->server);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_true(monitor_wait(monitor, WORLD_RENEW, 1, HANG_MS));
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    monitor_stop(monitor);
+}
+
+/* A client listens while it has an old hold. If the server refuses that there is nothing to see of it: then the time has to do,
+ * and a machine that is slower tests less. */
+static void hold_until_listening(struct world *w, bool may_listen) {
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    if (may_listen)
+        assert_true(WAIT_FOR(server_questions_are_received(w->server), HANG_MS));
+    else
+        sleep_ms(1500);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+}
+
+/* It is asked once, and remembered. */
+static void assert_not_tracked(struct world *w, bool may_listen) {
+    hold_until_listening(w, may_listen);
+    hold_until_looked_at(w);
+    struct monitor *monitor = monitor_start(w->server);
+    hold_until_looked_at(w);
+    assert_int_equal(monitor_count(monitor, "TRACKING"), 0);
+    assert_int_equal(monitor_count(monitor, "HEXISTS"), 0); /* scripts call it in lower case */
+    assert_int_equal(world_stats(w->client).tracked, 0);
+    monitor_stop(monitor);
+}
+
+ROW_CASES(S89_a_server_may_refuse_it, row, refused) {
+    struct world w;
+    const hf_options options = patient();
+    world_begin(&w, &options);
+    forbid(&w, row->rights);
+    assert_not_tracked(&w, true);
+    cmd_ok(w.server, "ACL SETUSER default +@all");
+    world_end(&w);
+}
+
+/* Without a subscription the server reports nothing, and a hold that it does not report does not count. */
+TRACK_CASE(S89_a_server_may_refuse_the_subscription) {
+    cmd_ok(w->server, "ACL SETUSER default resetchannels &redisson*");
+    assert_not_tracked(w, false);
+    cmd_ok(w->server, "ACL SETUSER default allchannels");
+}
+
+/* Short holds cost nothing. */
+TRACK_CASE(S90_short_holds_are_not_tracked) {
+    struct monitor *monitor = monitor_start(w->server);
+    for (int i = 0; i < 200; i++) {
+        assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+        assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    }
+    assert_int_equal(monitor_count(monitor, "\"EVALSHA\""), 400);
+    assert_int_equal(monitor_count(monitor, "TRACKING"), 0);
+    assert_int_equal(monitor_count(monitor, "CACHING"), 0);
+    monitor_stop(monitor);
+}
+
+/* ---- Waiters ---- */
+
+static void wait_for_foreign(struct world *w, struct world_caller *caller, const char *with) {
+    hf_lock_free(w->lock);
+    assert_int_equal(new_lock(w->client, HF_STRING, WORLD_NAME, strlen(WORLD_NAME), &w->lock),
+                     HF_OK);
+    cmd_ok(w->server, "SET " WORLD_NAME " " FOREIGN "%s", with);
+    world_call_acquire(caller, w->lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+}
+
+/* How many keys the server remembers for its clients. */
+static long long tracked_keys(struct server *server) {
+    char *info = cmd_str(server, "INFO stats");
+    const char *found = strstr(info, "\ntracking_total_keys:");
+    long long keys = found != NULL ? strtoll(strchr(found, ':') + 1, NULL, 10) : 0;
+    free(info);
+    return keys;
+}
+
+/* The waiter attempts, subscribes, and has the key tracked by its second attempt; then it sleeps. */
+static void assert_asleep(struct world *w, struct monitor *monitor) {
+    assert_true(WAIT_FOR(tracked_keys(w->server) == 1, HANG_MS));
+    assert_true(monitor_wait(monitor, ATTEMPT, 3, HANG_MS));
+}
+
+/* Redis before 7.0 does not show what is asked for. */
+static void assert_asleep_again(struct monitor *monitor, bool shows_clients) {
+    assert_true(monitor_wait(monitor, "\"SUBSCRIBE\"", 1, HANG_MS));
+    assert_true(!shows_clients || monitor_wait(monitor, "\"CACHING\"", 1, HANG_MS));
+}
+
+static const struct foreign_end {
+    const char *name, *with, *end;
+} ends[] = {{"del", " PX 1800000", "DEL " WORLD_NAME},
+            {"del_without_lease", "", "DEL " WORLD_NAME},
+            {"flush", " PX 1800000", "FLUSHALL"},
+            {"shortened", " PX 1800000", "PEXPIRE " WORLD_NAME " 1"}};
+
+/* It attempts three times before it sleeps, and once when it is woken: polls would be many. */
+ROW_CASES(S91_a_foreign_release_wakes_a_waiter, end, ends) {
+    struct world w;
+    struct world_caller caller;
+    const hf_options options = patient();
+    world_begin(&w, &options);
+    struct monitor *monitor = monitor_start(w.server);
+    wait_for_foreign(&w, &caller, end->with);
+    assert_asleep(&w, monitor);
+    /* There is nothing to wait for: a waiter that polls attempts several times meanwhile. */
+    sleep_ms(1000);
+    assert_in_range(monitor_count(monitor, ATTEMPT), 3, 4);
+    cmd_ok(w.server, end->end);
+    assert_int_equal(world_join(&caller), HF_OK);
+    assert_in_range(monitor_count(monitor, ATTEMPT), 4, 6);
+    monitor_stop(monitor);
+    world_end(&w);
+}
+
+/* The connection of the attempt has ended, and with it what it asked for. */
+TRACK_CASE(S92_a_waiter_attempts_every_few_seconds_all_the_same) {
+    struct world_caller caller;
+    struct monitor *monitor = monitor_start(w->server);
+    wait_for_foreign(w, &caller, "");
+    assert_asleep(w, monitor);
+    kill_clients(w, "normal");
+    server_drop(w->server, WORLD_NAME);
+    assert_int_equal(world_join(&caller), HF_OK);
+    monitor_stop(monitor);
+}
+
+/* The subscription is made again, and the key tracked for it. */
+TRACK_CASE(S93_a_waiter_whose_subscription_is_lost_attempts) {
+    struct world_caller caller;
+    struct monitor *monitor = monitor_start(w->server);
+    wait_for_foreign(w, &caller, "");
+    assert_asleep(w, monitor);
+    bool shows_clients = monitor_count(monitor, "\"CACHING\"") > 0;
+    monitor_clear(monitor);
+    kill_clients(w, "pubsub");
+    assert_asleep_again(monitor, shows_clients);
+    server_drop(w->server, WORLD_NAME);
+    assert_int_equal(world_join(&caller), HF_OK);
+    monitor_stop(monitor);
+}
+
+/* As before there was tracking. */
+ROW_CASES(S94_without_tracking_a_waiter_polls, row, refused) {
+    struct world w;
+    struct world_caller caller;
+    const hf_options options = patient();
+    world_begin(&w, &options);
+    forbid(&w, row->rights);
+    struct monitor *monitor = monitor_start(w.server);
+    wait_for_foreign(&w, &caller, "");
+    assert_true(monitor_wait(monitor, ATTEMPT, 12, HANG_MS));
+    server_drop(w.server, WORLD_NAME);
+    assert_int_equal(world_join(&caller), HF_OK);
+    monitor_stop(monitor);
+    cmd_ok(w.server, "ACL SETUSER default +@all");
+    world_end(&w);
+}
+
+RUN_CASES(world_start_server, world_stop_server)

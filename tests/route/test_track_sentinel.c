@@ -1,0 +1,32 @@
+/*
+ * Tracking with Sentinel: the primary reports, and after a failover the new one. With real servers.
+ */
+#include "route/scene.h"
+
+static bool is_tracked(hf_client *client, uint64_t holds) {
+    return WAIT_FOR(scene_stats(client).tracked == holds, HANG_MS);
+}
+
+SCENE_CASE(S99_the_primary_reports_and_the_next_one) {
+    struct scene_events events = {0}, kept_events = {0};
+    hf_lock *lock = scene_watched_lock(s->client, HF_PLAIN, "tracked", &events);
+    hf_lock *kept = scene_watched_lock(s->client, HF_STRING, "kept", &kept_events);
+    scene_acquire(lock, HF_WATCHDOG, NULL);
+    scene_acquire(kept, LONG_MS, NULL);
+    assert_true(is_tracked(s->client, 2));
+    cmd_ok(watched_primary(s->watched), "DEL tracked");
+    assert_true(scene_wait_losses(&events, 1));
+    assert_int_equal(hf_lock_release(lock), HF_ELOST);
+    scene_replicate(s);
+    struct server *now = scene_kill_primary(s);
+    assert_true(scene_wait_switches(s->client, 1));
+    assert_true(is_tracked(s->client, 1));
+    assert_int_equal(atomic_load(&kept_events.losses), 0);
+    cmd_ok(now, "DEL kept");
+    assert_true(scene_wait_losses(&kept_events, 1));
+    assert_int_equal(hf_lock_release(kept), HF_ELOST);
+    hf_lock_free(lock);
+    hf_lock_free(kept);
+}
+
+RUN_CASES(scene_start, scene_stop)
