@@ -170,7 +170,8 @@ def main(url, seconds=2.0, runs=3):
         for number in range(runs):
             for library in libraries:
                 made = in_a_process(row, library, url, seconds)
-                print(json.dumps({"row": row, "impl": library, "run": number} | {k: round(v, 4) for k, v in made.items()}))
+                line = {"row": row, "impl": library, "run": number} | {k: round(v, 4) for k, v in made.items()}
+                print(json.dumps(line))
                 for key, value in made.items():
                     found.setdefault((library, key), []).append(value)
         medians = {key: statistics.median(values) for key, values in found.items()}

@@ -128,8 +128,8 @@ def _client_of(theirs: Any, cls: Any) -> Any:
 
 
 def _lease_of(timeout: float | None) -> int:
-    """redis-py's `timeout` is the most that the key lives. Ours is the least, by a clock that was read over the network:
-    so it is a hundredth shorter, which holders do not trust anyway."""
+    """redis-py's `timeout` is the most that the key lives. Ours is the least, by a clock that was read over the
+    network: so it is a hundredth shorter, which holders do not trust anyway."""
     lease = lease_ms(timeout)
     return lease - lease // 100
 

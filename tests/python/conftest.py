@@ -14,6 +14,7 @@ import redis
 import holdfast
 
 SOAK = os.environ.get("HF_SOAK") == "1"
+WATCHDOG = 3.0  # A process may stand still for two thirds of it, and nothing is lost.
 HANG_S = 60  # An upper bound is a hang limit, at least ten times what is expected.
 
 

@@ -29,16 +29,22 @@ interpreters() {
     done
 }
 
-# venv VERSION INTERPRETER: made once; the packages come from the registry.
+# venv VERSION INTERPRETER: made once; the packages come from the registry. If it did not answer while this test waited for
+# its turn, it is not asked again.
 venv() {
-    local dir=$place/$1
+    local dir=$place/$1 begun
+    begun=$(date +%s)
     exec 9>"$place/$1.lock"
     flock 9
+    [ "$(stat -c %Y "$dir.failed" 2>/dev/null || echo 0)" -lt "$begun" ] || skip "$(cat "$dir.failed")"
     if ! [ "$dir/complete" -nt "$here/requirements.txt" ]; then
         rm -rf "$dir"
         "$2" -m venv "$dir" >"$place/$1.log" 2>&1 || skip "python3 -m venv does not work: python3-venv is not installed"
         timeout 300 "$dir/bin/pip" install --no-input --disable-pip-version-check --retries 2 -r "$here/requirements.txt" \
-            >>"$place/$1.log" 2>&1 9>&- || skip "no package index answers, or it lacks a package (see $place/$1.log)"
+            >>"$place/$1.log" 2>&1 9>&- || {
+            echo "no package index answers, or it lacks a package (see $place/$1.log)" >"$dir.failed"
+            skip "$(cat "$dir.failed")"
+        }
         touch "$dir/complete"
     fi
     exec 9>&-

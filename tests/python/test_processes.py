@@ -10,13 +10,12 @@ import socket
 import subprocess
 import sys
 import textwrap
-import urllib.request
+import threading
 
 import pytest
 
-from conftest import SOAK, wait_until
-
-HANG_S = 60
+import holdfast
+from conftest import HANG_S, SOAK, wait_until
 
 
 def run(directory, program, *args, **environment):
@@ -205,7 +204,7 @@ def test_celery_prefork(server, tmp_path):
     finally:
         worker.send_signal(signal.SIGTERM)
         try:
-            worker.wait(30)
+            worker.wait(HANG_S)
         finally:
             if worker.poll() is None:
                 os.killpg(worker.pid, signal.SIGKILL)
@@ -213,48 +212,63 @@ def test_celery_prefork(server, tmp_path):
     assert worker.returncode == 0
 
 
+def get_of(path):
+    """What an HTTP server answers at a Unix socket, as words; None: it does not listen yet."""
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(HANG_S)
+        try:
+            connection.connect(str(path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return None
+        connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        with connection.makefile("rb") as file:
+            return file.read().partition(b"\r\n\r\n")[2].split()
+
+
 @needs["gunicorn"]
 def test_gunicorn_preload(server, tmp_path):
-    """A client made before the workers are forked."""
+    """A client made before the workers are forked: each has its own, and one at a time holds the lock."""
     (tmp_path / "site_app.py").write_text(textwrap.dedent("""
         import os
         import holdfast
         client = holdfast.Client(os.environ["SERVER"])
         client.ping()
         def app(environ, start_response):
+            client.semaphore("arrived").release()
             with client.lock("x") as lock:
                 body = f"{os.getpid()} {client.id} {lock.owned()}".encode()
             start_response("200 OK", [("Content-Length", str(len(body)))])
             return [body]
     """))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    path = tmp_path / "http.sock"
     environment = os.environ | {
         "SERVER": server.url, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])
     }
+    options = ["--preload", "--timeout", "600", "-w", "3", "-b", f"unix:{path}"]
     master = subprocess.Popen(
-        [sys.executable, "-m", "gunicorn", "--preload", "-w", "3", "-b", f"127.0.0.1:{port}", "site_app:app"],
+        [sys.executable, "-m", "gunicorn", *options, "site_app:app"],
         cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )
     try:
-        seen = {}
-
-        def ask():
-            try:
-                pid, client, owned = urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=30).read().split()
-            except OSError:
-                return False
-            assert owned == b"True"
-            seen.setdefault(pid, client)
-            assert seen[pid] == client
-            return len(seen) >= 2
-
-        wait_until(ask, "answers of two workers")
-        assert len(set(seen.values())) == len(seen)
+        wait_until(lambda: get_of(path), "an answer")
+        # A worker has one request at a time: three at once are with all of them.
+        seen = []
+        with holdfast.Client(server.url) as client:
+            arrived = client.semaphore("arrived")
+            arrived.drain()
+            threads = [threading.Thread(target=lambda: seen.append(get_of(path))) for _ in range(3)]
+            with client.lock("x"):
+                for thread in threads:
+                    thread.start()
+                wait_until(lambda: arrived.available() == 3, "three requests")
+            for thread in threads:
+                thread.join(HANG_S)
+        pids, ids, owned = zip(*seen, strict=True)
+        assert len(set(pids)) == len(set(ids)) == 3
+        assert owned == (b"True",) * 3
     finally:
         master.send_signal(signal.SIGTERM)
-        master.wait(30)
+        master.wait(HANG_S)
 
 
 @needs["gevent"]
@@ -269,14 +283,17 @@ def test_gevent(server, tmp_path):
         client = holdfast.Client(sys.argv[1])
         held = client.lock("x", thread_local=False)
         held.acquire()
+        assert not client.lock("x").acquire(blocking_timeout=0.01)
         ticks = []
         def tick():
-            while True:
-                ticks.append(1)
+            while len(ticks) < 10:
+                ticks.extend([1] * client.stats()["waits"])
                 gevent.sleep(0.01)
-        ticker = gevent.spawn(tick)
-        assert not client.lock("x").acquire(blocking_timeout=0.5)
-        assert len(ticks) > 10, len(ticks)
+            held.release()
+        gevent.spawn(tick)
+        with client.lock("x"): pass
+        assert len(ticks) == 10
+        held.acquire()
         waiter = gevent.spawn(client.lock("x").acquire)
         while client.stats()["waits"] == 0: gevent.sleep(0.001)
         waiter.kill()
@@ -301,7 +318,6 @@ def test_gevent(server, tmp_path):
         lock.acquire()
         assert client.lock("w").break_lock()
         while not events: gevent.sleep(0.01)
-        ticker.kill()
         client.close()
         print("well")
     """, server.url)
