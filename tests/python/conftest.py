@@ -84,7 +84,8 @@ def server(_server):
 
 @pytest.fixture
 def client(server):
-    with holdfast.Client(server.url) as client:
+    """What it leaves behind stays for longer than any test."""
+    with holdfast.Client(server.url, watchdog=1000) as client:
         yield client
 
 

@@ -290,7 +290,7 @@ def test_random_cancels_leave_nothing(server, kind, loop):
     random.seed(7)
 
     async def scene():
-        async with holdfast.asyncio.Client(server.url) as client:
+        async with holdfast.asyncio.Client(server.url, watchdog=1000) as client:  # What is left behind stays.
             await client.semaphore("semaphore").try_set(3)
             await client.permits("permits").try_set(3)
             await cancel_at_random(client, actions(client, kind), 10000 if SOAK else 150)
@@ -327,7 +327,7 @@ def test_grant_that_nobody_sees_is_given_back(url):
     """Cancelled after the server has granted it, before the task has run again."""
 
     async def scene():
-        async with holdfast.asyncio.Client(url) as client:
+        async with holdfast.asyncio.Client(url, watchdog=1000) as client:
             for _ in range(100):
                 task = asyncio.create_task(client.lock("x").acquire())
                 await asyncio.sleep(0)
