@@ -78,6 +78,8 @@ static void server_step(const char *command) {
 #define IDEMPOTENCY_KEYS "{" PLAY_NAME "}:holdfast_took:"
 /* The message that a holder gets of a break, on a channel that no Java client knows. */
 #define TOLD_BROKEN "holdfast_ask broken 1 "
+/* That a client of ours has lost a lock, for surveys: the same. */
+#define TOLD_LOST "holdfast_tell:losses:"
 
 /* Takes lines that begin with `prefix` out of the text. */
 static void drop_lines(char *text, const char *prefix) {
@@ -150,6 +152,7 @@ static void look(struct run *run, const struct actors *actors, const char *state
     outcome->elapsed_ms = now_ms() - run->begin_ms;
     outcome->messages = messages_take(run->messages, aliases, count);
     drop_lines(outcome->messages, TOLD_BROKEN);
+    drop_lines(outcome->messages, TOLD_LOST);
     if (run->kind->fair)
         payloads_to_zero(outcome->messages);
 }
