@@ -116,7 +116,7 @@ json_t *fleet_json_client(const hf_fleet_client *client);
 json_t *fleet_json_locks(const hf_fleet *fleet);
 json_t *fleet_json_clients(const hf_fleet *fleet);
 
-/* ---- fleet_prometheus.c: metrics for Prometheus ---------------------------------------------- */
+/* ---- fleet_metrics.c: metrics for Prometheus ---------------------------------------------- */
 
 #define FLEET_PROMETHEUS_NAMES_MAX 1000
 
@@ -134,7 +134,7 @@ enum metrics_format { METRICS_TEXT, METRICS_OPEN };
 /* Writes all metrics, ending with "# EOF", which is a comment in Prometheus's text format. Only the
  * `names_max` locks with the most waiters get their own metrics. `deadlocks` may be NULL: not
  * known. False: writing failed, or out of memory. */
-bool fleet_prometheus_write(FILE *out, enum metrics_format format, const hf_fleet *fleet,
+bool fleet_metrics_write(FILE *out, enum metrics_format format, const hf_fleet *fleet,
                             const hf_deadlocks *deadlocks, const struct fleet_totals *totals,
                             size_t names_max);
 

@@ -263,7 +263,7 @@ char *frame_metrics(const struct view *view, bool openmetrics, bool up, size_t n
             up);
     const struct fleet_totals totals = {.times = view->times, .losses = view->losses};
     if (up)
-        written = fleet_prometheus_write(out, openmetrics ? METRICS_OPEN : METRICS_TEXT,
+        written = fleet_metrics_write(out, openmetrics ? METRICS_OPEN : METRICS_TEXT,
                                          view->later, view->deadlocks, &totals, names_max);
     else
         fputs("# EOF\n", out);

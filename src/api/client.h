@@ -8,7 +8,7 @@
  * survey.c            the whole fleet
  * options.c           the options it was opened with
  * urls.c              the servers it was opened with
- * call.c              running an operation: synchronously, or started for a callback
+ * run_op.c            running an operation: synchronously, or started for a callback
  * handle.c            handles: making, freeing and using one, whatever it is on
  * lock.c, sem.c, permits.c, latch.c   the verbs of each
  * group.c             making a lock on some values of a group
@@ -122,7 +122,7 @@ void hfi_leave(hf_client *client, struct hfi_entry *entry);
  * code's text. */
 int hfi_remember(int err, const hf_error *error);
 
-/* call.c: runs an operation on this thread; `ret` may be NULL. */
+/* run_op.c: runs an operation on this thread; `ret` may be NULL. */
 int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret);
 int hfi_start_async(hf_client *client, struct hfi_op_args *args, hf_op **ret_op);
 

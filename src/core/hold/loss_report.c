@@ -1,5 +1,7 @@
 /*
- * Loss notifications of a hold: to the log at once, and to the listeners on the dispatcher.
+ * Reports what happens to a hold: to the log at once, and to the loss listeners on the dispatcher
+ * (api/loss_notify.c). Losses are found by the watchdog (its deadline passed), by renewals
+ * (renewal_batches.c) and by verbs that find the hold gone.
  *
  * Called as hfi_hold_report() with no mutex held, on any thread. Each kind of loss has one notice
  * in the record, which keeps the record alive while it is queued. So a notification needs no

@@ -1,5 +1,6 @@
 /*
- * The watchdog: deadlines, warnings, renewal times, and threads that ended while holding.
+ * The watchdog: deadlines, warnings, renewal times, and threads that ended while holding. When a
+ * renewal is due is planned by the engine with each proof, and after a failed one in hold.c.
  *
  * Every hold has one alarm on the keeper, set to its next event. A hold has one renewal in flight
  * at a time. A second on the same connection would only wait behind it; the engine gives up a
