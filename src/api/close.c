@@ -192,6 +192,7 @@ static void *close_main(void *arg) {
     hf_client *client = arg;
     const struct hfi_closing closing = {.callback = client->closing.callback,
                                         .user = client->closing.user};
+    client->closing.thread = pthread_self(); /* pthread_create() may write it later */
     pthread_setname_np(pthread_self(), "holdfast-close");
     stop(client);
     clear(client);
@@ -228,7 +229,8 @@ int hf_close_start(hf_client *client, hf_close_fn callback, void *user) {
         atomic_compare_exchange_strong(&client->closing.phase, &open, HFI_CLOSE_SETTLING)) {
         client->closing.callback = callback;
         client->closing.user = user;
-        int failure = hfi_thread_start(&client->closing.thread, close_main, client);
+        pthread_t thread; /* the client may be gone when it is written */
+        int failure = hfi_thread_start(&thread, close_main, client);
         err = failure == 0 ? HF_OK
                            : hfi_fail_errno(&error, HF_ESYS, failure,
                                             "cannot start a thread to close the client");

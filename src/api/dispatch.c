@@ -241,7 +241,8 @@ static bool has_notices(struct hfi_dispatcher *d) {
 static void hand_over(hf_client *client) {
     struct hfi_dispatcher *d = &client->dispatcher;
     struct hfi_engine *engine = client->core.engine;
-    if (has_notices(d)) /* those beyond the limit */
+    /* notices beyond the limit; an end whose wake-up was taken by what has just run */
+    if (has_notices(d) || phase_of(client) == HFI_CLOSE_ENDED)
         hfi_exec_wake(&d->exec);
     if (!d->detached)
         engine->ops->enlist(engine, d->epoll_fd);

@@ -59,9 +59,9 @@ static void checker_end(struct checker *checker, struct hfi_exec *exec) {
 /* It may run code of the application that calls us, for instance a signal handler of an
  * interpreter. */
 static void run_check(struct checker *checker, struct hf_op *op, struct hfi_thread_record *self,
-                      hf_client *client, struct hfi_exec *exec) {
+                      struct hfi_exec *exec) {
     checker->due = false;
-    self->in_callback = client;
+    self->in_callback = checker; /* of no client: nothing that is removed may be running here */
     bool ends = checker->check(checker->user);
     self->in_callback = NULL;
     if (!ends) {
@@ -109,7 +109,7 @@ int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret) {
             if (checker.due && !hfi_op_is_complete(op)) {
                 if (by_keeper) /* others may drive meanwhile, and signals come */
                     hfi_keeper_return(client->keeper, &borrower);
-                run_check(&checker, op, self, client, &exec);
+                run_check(&checker, op, self, &exec);
             }
         }
         checker_end(&checker, &exec);

@@ -21,7 +21,7 @@ struct hfi_thread_record {
     atomic_bool ended; /* the thread is gone */
     hf_owner owner;
     hf_error last;
-    const void *in_callback; /* the client whose callback this thread runs, or NULL */
+    const void *in_callback; /* the client whose callback this thread runs, a check, or NULL */
     pid_t tid;               /* the kernel's thread id */
 
     pthread_mutex_t mtx;

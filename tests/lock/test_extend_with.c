@@ -219,6 +219,47 @@ WORLD_CASE_WITH(R17_a_set_whose_answer_is_lost_ends_the_watchdog, world_options(
     assert_true(world_wait_free(w, HANG_MS));
 }
 
+/* While a copy of the extension may still act, a nested acquire has to wait; if it gives up, the lock is held as before. */
+WORLD_CASE(R17_a_nested_wait_behind_a_lost_answer_keeps_the_lock) {
+    hf_acquire_options fixed = world_wait_for(0, 90000);
+    int err;
+    warm_up(w->lock);
+    assert_int_equal(hf_lock_acquire_with(w->lock, &fixed, NULL), HF_OK);
+    proxy_drop_replies_after(w->proxy, hfi_script_lease.sha1);
+    assert_int_equal(extend(w->lock, HF_EXTEND_SET, 60000, NULL), HF_EUNKNOWN);
+    err = hf_lock_acquire_for(w->lock, 300);
+    assert_true(err == HF_ETIMEDOUT || err == HF_OK); /* OK: the machine paused until all was over */
+    int count = err == HF_OK ? 2 : 1;
+    while ((err = hf_lock_extend(w->lock, 90000)) == HF_EUNKNOWN)
+        wait_a_moment();
+    assert_int_equal(err, HF_OK);
+    assert_true(HOLDS_FOR(world_count(w, w->owner) == count, 1000));
+    while (count-- > 0)
+        assert_int_equal(hf_lock_release(w->lock), HF_OK);
+}
+
+/* A shorter lease counts from when it is sent: the server may have set it. */
+WORLD_CASE(R17_a_set_on_its_way_is_not_trusted_for_longer) {
+    hf_acquire_options fixed = world_wait_for(0, 90000);
+    hf_extend_options options = HF_EXTEND_INIT;
+    hf_op *op;
+    options.mode = HF_EXTEND_SET;
+    options.lease_ms = 20000;
+    options.owner = hf_owner_self();
+    warm_up(w->lock);
+    assert_int_equal(hf_lock_acquire_with(w->lock, &fixed, NULL), HF_OK);
+    proxy_stall_request(w->proxy, hfi_script_lease.sha1);
+    assert_int_equal(hf_lock_extend_with_start(w->lock, &options, NULL, NULL, &op), HF_OK);
+    assert_true(proxy_wait_held(w->proxy, HANG_MS));
+    assert_true(hf_lock_remaining_ms(w->lock) <= 20000);
+    assert_true(proxy_release_held(w->proxy) >= 1);
+    int err = hf_op_wait(op, HANG_MS, NULL);
+    assert_true(err == HF_OK || err == HF_EUNKNOWN); /* it may have come too late */
+    hf_op_free(op);
+    assert_true(hf_lock_remaining_ms(w->lock) <= 20000);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+}
+
 /* Added once, or not at all, however it went. */
 WORLD_CASE_WITH(R17_an_addition_counts_once, world_options(),
                 options.cmd_timeout_ms = WORLD_BRIEF_MS) {

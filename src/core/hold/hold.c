@@ -49,7 +49,7 @@ static int64_t joint_warn_at_ms(const struct hfi_hold *hold) {
 int64_t hfi_hold_warn_at_ms(const struct hfi_hold *hold) {
     if (hold->kind->joint)
         return joint_warn_at_ms(hold);
-    int64_t deadline_ms = hfi_hold_deadline_ms(hold);
+    int64_t deadline_ms = hfi_hold_lease_end_ms(hold);
     if (hold->part_ms > 0)
         return deadline_ms - hold->part_ms / (hold->kind->ends_with_session ? 2 : 4);
     return deadline_ms -
@@ -143,7 +143,7 @@ static void begin_possession(struct hfi_hold *hold, const struct hfi_grant *gran
     hold->stamp = hfi_stamp_copy(&grant->stamp);
     hold->acks = 0;
     hold->promised_until_ms = hold->proved_until_ms = hold->part_ms = 0;
-    hold->leased_until_ms = 0;
+    hold->leased_until_ms = hold->set_until_ms = 0;
     hold->ended = HFI_NOT_ENDED;
     hold->orphaned = false;
     hold->reason = NULL;
@@ -240,6 +240,7 @@ void hfi_hold_extended_locked(struct hfi_hold *hold, int64_t lease_ms,
 void hfi_hold_set_lease_locked(struct hfi_hold *hold, int64_t lease_ms,
                                const struct hfi_proof *proof) {
     hold->generation++; /* a renewal in flight no longer counts */
+    hold->set_until_ms = 0;
     hold->lease_ms = lease_ms;
     hold->promised_until_ms = proof->promised_until_ms;
     hold->proved_until_ms = 0;
@@ -263,13 +264,23 @@ void hfi_hold_may_end_locked(struct hfi_hold *hold, int64_t until_ms) {
     hfi_watchdog_arm_locked(hold);
 }
 
+void hfi_hold_setting_lease_locked(struct hfi_hold *hold, int64_t until_ms) {
+    hold->set_until_ms = until_ms;
+    hfi_watchdog_arm_locked(hold);
+}
+
+void hfi_hold_stay_quiet_locked(struct hfi_hold *hold, int64_t until_ms) {
+    hold->quiet_until_ms = max_ms(hold->quiet_until_ms, until_ms + ROUNDING_MS);
+}
+
 void hfi_hold_lease_unknown_locked(struct hfi_hold *hold, int64_t until_ms,
                                    int64_t quiet_until_ms) {
     hold->generation++; /* as above */
+    hold->set_until_ms = 0;
     hfi_hold_unwatch_locked(hold);
     hold->promised_until_ms = hfi_min_ms(hold->promised_until_ms, until_ms);
     hold->proved_until_ms = hfi_min_ms(hold->proved_until_ms, hold->promised_until_ms);
-    hold->quiet_until_ms = max_ms(hold->quiet_until_ms, quiet_until_ms + ROUNDING_MS);
+    hfi_hold_stay_quiet_locked(hold, quiet_until_ms);
     forget_warning(hold);
     hfi_watchdog_arm_locked(hold);
 }

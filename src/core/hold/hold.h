@@ -117,6 +117,7 @@ struct hfi_hold {
     int64_t promised_when_sent_ms; /* the same when the last renewal was sent */
     int64_t proved_until_ms;       /* how far the engine's last proof reaches */
     int64_t leased_until_ms;       /* the latest end of a lease that was asked for and answered */
+    int64_t set_until_ms;          /* its end, if the lease that is being set is in force; or 0 */
     /* If the last proof covered only a part of the lease: how far it reached when it came. 0: it
      * covered the whole lease. */
     int64_t part_ms;
@@ -166,12 +167,18 @@ static inline struct hfi_hold *hfi_hold_next_locked(const struct hfi_hold *hold)
     return hfi_hold_around(hfi_table_next(&hold->shard->holds, &hold->keyed));
 }
 
-/* Trust the hold no longer than this. */
-static inline int64_t hfi_hold_deadline_ms(const struct hfi_hold *hold) {
+/* The end of the lease, as far as it is promised and proved. */
+static inline int64_t hfi_hold_lease_end_ms(const struct hfi_hold *hold) {
     if (hold->kind->joint)
         return hfi_min_ms(hold->promised_until_ms, hfi_shares_deadline_ms(hold));
     return hold->promised_until_ms < hold->proved_until_ms ? hold->promised_until_ms
                                                            : hold->proved_until_ms;
+}
+
+/* Trust the hold no longer than this. */
+static inline int64_t hfi_hold_deadline_ms(const struct hfi_hold *hold) {
+    int64_t end_ms = hfi_hold_lease_end_ms(hold);
+    return hold->set_until_ms != 0 ? hfi_min_ms(end_ms, hold->set_until_ms) : end_ms;
 }
 
 /* Its stamp, with a reference to the text. */
@@ -282,11 +289,15 @@ void hfi_hold_extended_locked(struct hfi_hold *hold, int64_t lease_ms,
 /* It has this lease now, perhaps a shorter one, and no watchdog. */
 void hfi_hold_set_lease_locked(struct hfi_hold *hold, int64_t lease_ms,
                                const struct hfi_proof *proof);
+/* A command is sent now that sets a lease with this end, perhaps an earlier one. 0: it failed. */
+void hfi_hold_setting_lease_locked(struct hfi_hold *hold, int64_t until_ms);
 /* The lease may have been set to end at `until_ms`, which is earlier; the outcome is unknown. */
 void hfi_hold_may_end_locked(struct hfi_hold *hold, int64_t until_ms);
 /* The lease was set to end at `until_ms`, or will be by `quiet_until_ms`, or never: it is trusted
  * until the earlier end, and not renewed. */
 void hfi_hold_lease_unknown_locked(struct hfi_hold *hold, int64_t until_ms, int64_t quiet_until_ms);
+/* A copy of an earlier command may act until then, also on the next possession. */
+void hfi_hold_stay_quiet_locked(struct hfi_hold *hold, int64_t until_ms);
 /* The engine has proved a held lock without being asked. */
 void hfi_hold_proved_locked(struct hfi_hold *hold, const struct hfi_proof *proof);
 

@@ -74,7 +74,7 @@ bool hfi_op_may_write_locked(const struct hf_op *op) {
     return claim == HFI_OP_UNSEEN || claim == HFI_OP_SEEN;
 }
 
-static void free_written_locked(const struct hf_op *op) {
+static void free_written(const struct hf_op *op) {
     if (op->compact || !op->work->written)
         return;
     if (op->work->ret_info != NULL)
@@ -95,7 +95,7 @@ static bool claim(struct hf_op *op) {
     pthread_mutex_lock(&op->shard->mtx);
     bool ours = atomic_compare_exchange_strong(&op->claim, &unseen, HFI_OP_ABANDONED);
     if (ours)
-        free_written_locked(op);
+        free_written(op);
     pthread_mutex_unlock(&op->shard->mtx);
     if (!ours)
         hfi_note_return(core);
@@ -106,7 +106,12 @@ bool hfi_op_abandon(struct hf_op *op) {
     const struct hfi_core_hooks *hooks = &op->core->hooks;
     if (!hooks->enter(hooks->arg)) { /* closing or closed: the holds run out, as all others */
         int unseen = HFI_OP_UNSEEN;
-        return atomic_compare_exchange_strong(&op->claim, &unseen, HFI_OP_UNDONE);
+        bool complete = hfi_op_is_complete(op); /* then nobody writes any more */
+        if (!atomic_compare_exchange_strong(&op->claim, &unseen, HFI_OP_UNDONE))
+            return false;
+        if (complete)
+            free_written(op);
+        return true;
     }
     bool ours = claim(op);
     if (ours)

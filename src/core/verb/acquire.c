@@ -70,21 +70,23 @@ static bool must_queue_locked(struct hf_op *op) {
     return !hfi_local_queue_enter_locked(op->shard, op);
 }
 
-/* The wait ended before this owner's earlier command could be settled. */
+/* The wait ended before this owner's earlier command could be settled. If that was the extension of
+ * a lock that it holds, there is nothing to give back: a release would free the lock. */
 static void fail_unsettled(struct hf_op *op) {
     hf_error error;
     hfi_error_clear(&error);
     pthread_mutex_lock(&op->shard->mtx);
-    bool silent = op->hold->silent;
+    bool silent = op->hold->silent, held = op->hold->count > 0;
     pthread_mutex_unlock(&op->shard->mtx);
-    int64_t lease_ms = op->core->watchdog_ms;
-    if (silent) {
-        hfi_fail(&error, HF_EUNREACH, "the server has not answered this owner's last command");
-        hfi_op_complete_unsettled(op, HF_EUNREACH, &error, lease_ms);
-    } else {
+    int err = silent ? HF_EUNREACH : HF_ETIMEDOUT;
+    if (silent)
+        hfi_fail(&error, err, "the server has not answered this owner's last command");
+    else
         hfi_op_count(op, &op->core->counters.timed_out);
-        hfi_op_complete_unsettled(op, HF_ETIMEDOUT, NULL, lease_ms);
-    }
+    if (held)
+        hfi_op_complete(op, err, silent ? &error : NULL);
+    else
+        hfi_op_complete_unsettled(op, err, silent ? &error : NULL, op->core->watchdog_ms);
 }
 
 /* A copy of this owner's earlier command may still act: nothing is sent before `until_ms`. */

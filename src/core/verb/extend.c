@@ -15,6 +15,14 @@ static void fail_quiet(struct hf_op *op) {
     hfi_op_complete(op, HF_EUNKNOWN, &op->call->error);
 }
 
+/* The server may set the lease from now on. */
+static void trust_only_what_is_set(struct hf_op *op) {
+    int64_t trusted_ms = hfi_trusted_ms(op->lease_ms, op->core->clock_drift_ppm);
+    pthread_mutex_lock(&op->shard->mtx);
+    hfi_hold_setting_lease_locked(op->hold, hfi_after_ms(hfi_now_ms(), trusted_ms));
+    pthread_mutex_unlock(&op->shard->mtx);
+}
+
 static void extend_go(struct hf_op *op) {
     if (hfi_op_refuses_lease(op))
         return;
@@ -40,17 +48,29 @@ static void extend_go(struct hf_op *op) {
         const struct hfi_call_ops *ops = op->call->kind->ops;
         op->call->count = count;
         op->call->lease_ms = op->lease_ms;
+        if (op->call->extend_mode == HF_EXTEND_SET)
+            trust_only_what_is_set(op);
         hfi_op_call(op, op->call->extend_mode == HF_EXTEND_RAISE ? ops->extend : ops->set_lease);
     }
 }
 
-/* The lease may have become shorter, and may still. */
+/* The lease may have become shorter, and may still: also that of the next possession, if this one
+ * has ended meanwhile. */
 static void lease_is_unknown(struct hf_op *op) {
     int64_t until_ms =
         hfi_after_ms(op->call->start_ms, hfi_trusted_ms(op->lease_ms, op->core->clock_drift_ppm));
     pthread_mutex_lock(&op->shard->mtx);
     if (op->hold->count > 0)
         hfi_hold_lease_unknown_locked(op->hold, until_ms, op->deadline_ms);
+    else
+        hfi_hold_stay_quiet_locked(op->hold, op->deadline_ms);
+    pthread_mutex_unlock(&op->shard->mtx);
+}
+
+static void nothing_was_set(struct hf_op *op) {
+    pthread_mutex_lock(&op->shard->mtx);
+    if (op->hold->set_until_ms != 0)
+        hfi_hold_setting_lease_locked(op->hold, 0);
     pthread_mutex_unlock(&op->shard->mtx);
 }
 
@@ -93,6 +113,8 @@ static void extend_after(struct hf_op *op) {
     }
     if (may_be_set(call))
         lease_is_unknown(op);
+    else
+        nothing_was_set(op);
     /* Any other copy that may still run does no harm: it can only lengthen the lease. */
     hfi_op_complete(op, call->err, &call->error);
 }

@@ -142,7 +142,7 @@ static enum hfi_acks_verdict lost_batch(struct hfi_exchange *x, int *err) {
         return HFI_ACKS_FINE;
     }
     x->unanswered = x->resent = true; /* it may be ours there, whatever the next copy says */
-    return x->retry == HFI_RETRY_NONE ? HFI_ACKS_FINE : HFI_ACKS_AGAIN;
+    return x->retry == HFI_RETRY_NONE || x->once ? HFI_ACKS_FINE : HFI_ACKS_AGAIN;
 }
 
 enum hfi_acks_verdict hfi_acks_note(struct hfi_exchange *x, int *err) {
