@@ -11,9 +11,10 @@
  * is limited. The residue of a hold that was lost, but not by its lease, is released at once.
  *
  * The same owner may acquire again meanwhile: the operation then yields, like any settlement, and
- * the acquire takes over what is there. An acquire of an overlapping lock cannot take it over, and
- * waits for the release: then that moment is not waited for. A renewal that arrives after the release finds nothing, so
- * there is nothing to wait for. Permits have no turns, and their ids are never used again.
+ * the acquire takes over what is there. An acquire of an overlapping lock cannot take it over. It
+ * waits for the release, which then begins at once. A renewal that arrives after the release finds
+ * nothing, so there is nothing to wait for. Permits have no turns, and their ids are never used
+ * again.
  *
  * Everything here runs on the keeper's thread; a hold's state belongs to its shard.
  */
