@@ -207,7 +207,7 @@ $notice
 4
 $notice
 5
-{\"program\":\"holdfast\",\"level\":\"notice\",\"message\":\"${notice#holdfast: }\"}"
+{\"program\":\"holdfast\",\"level\":\"notice\",\"message\":\"${notice#holdfast: }\",\"lock\":\"a\"}"
 }
 
 # Without a program to start, waiting does not help: it is said once, and at once.
