@@ -68,6 +68,8 @@ static void mark_unanswered(struct hfi_exchange *x) {
     if (!x->unanswered && x->known_ms > 0)
         x->known_until_ms = hfi_after_ms(x->sent_ms, x->known_ms);
     x->unanswered = true;
+    if (x->copy_lost != NULL && !is_stopped(x))
+        x->copy_lost(x);
     if (x->retry != HFI_RETRY_NONE)
         atomic_fetch_add_explicit(x->redis->unknowns, 1, memory_order_relaxed);
 }
@@ -208,7 +210,8 @@ static enum hfi_progress not_connected(struct hfi_exchange *x, int err) {
     if (err != HF_EUNREACH && err != HF_ESYS && err != HF_EREFUSED)
         return finish(x, err);
     x->trouble = err;
-    if (x->retry == HFI_RETRY_NONE || x->want->hopeless)
+    x->hopeless = x->want->hopeless;
+    if (x->retry == HFI_RETRY_NONE || x->hopeless)
         return finish(x, err);
     if (hfi_now_ms() >= x->limit_ms)
         return give_up(x); /* both times are over, and give_up() picks the error */
@@ -269,6 +272,7 @@ static enum hfi_progress sent(struct hfi_exchange *x, struct hfi_conn *conn, int
 
     x->conn = conn;
     x->sent_ms = x->req->sent_ms;
+    x->generation = x->req->generation;
     x->phase = HFI_PHASE_ASKED;
     hfi_exchange_await_reply(x);
     return HFI_PENDING;
@@ -341,7 +345,8 @@ enum hfi_progress hfi_exchange_begin(struct hfi_exchange *x) {
         x->reply_event = HFI_EVENT_REPLY_A;
     x->err = HF_OK;
     x->trouble = HF_OK;
-    x->unanswered = x->resent = x->send_body = x->gave_up = x->overdue = false;
+    x->unanswered = x->resent = x->send_body = x->gave_up = x->hopeless = false;
+    x->overdue = false;
     x->tries = x->turns = 0;
     x->quiet_until_ms = 0;
     x->known_until_ms = HFI_NEVER;
