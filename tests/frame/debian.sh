@@ -16,7 +16,7 @@ for file in "libholdfast$soname.install" "libholdfast$soname.symbols"; do
 done
 head -n 1 "libholdfast$soname.symbols" | grep -qx "libholdfast.so.$soname libholdfast$soname #MINVER#" || fail "the head of the symbols file"
 
-exported=$(grep -o '^hf_[a-z0-9_]*' "$HF_SOURCE_DIR/src/api/exports.txt" | LC_ALL=C sort)
+exported=$(grep -o '^hf_[a-z0-9_]*' "$HF_SOURCE_DIR/tests/frame/exports.txt" | LC_ALL=C sort)
 packaged=$(sed -n 's/^ \(hf_[a-z0-9_]*\)@Base .*/\1/p' "libholdfast$soname.symbols" | LC_ALL=C sort)
 [ -n "$exported" ] || fail "no exports"
 difference=$(diff <(echo "$exported") <(echo "$packaged")) ||
