@@ -68,7 +68,8 @@ static void print_text(const struct log *log, const struct history_event *event)
     struct tm day;
     localtime_r(&seconds, &day);
     strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &day);
-    printf("%s.%03d  %-*s", text, (int)(event->at_ms % 1000), WORD_WIDTH, event->event);
+    bool alone = event->who == NULL && event->owner == NULL && event->name == NULL;
+    printf("%s.%03d  %-*s", text, (int)(event->at_ms % 1000), alone ? 0 : WORD_WIDTH, event->event);
     if (log->name == NULL && event->name != NULL)
         printf("  %s", shown_name(event->name, text));
     if (event->who != NULL || event->owner != NULL)

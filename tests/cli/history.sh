@@ -122,7 +122,7 @@ test_one_serve_for_a_file() {
 test_the_file_is_bounded() {
     local i
     recorded bounded --history-size 4k
-    for i in {1..40}; do redis hset "lock:$i:$RANDOM" $other:$i 1 >/dev/null; done
+    for i in {1..40}; do redis hset "lock:$i:$RANDOM" "$other:$i" 1 >/dev/null; done
     wait_until file_there "$history.1"
     redis hset last $other:99 1 >/dev/null
     has '"event":"acquired","name":"last"'
@@ -231,7 +231,7 @@ breaks() {
 }
 
 test_the_command_gets_the_event_and_no_secrets() {
-    local name='$(touch "$dir/injected"); `touch "$dir/injected"` '\''"; touch "$dir/injected" #'
+    local name="\$(touch $dir/injected); \`touch $dir/injected\` '; touch $dir/injected; \" touch $dir/injected #"
     hook
     redis acl setuser guarded on '>secret-1' '~*' '&*' +@all >/dev/null
     export HOLDFAST_PASSWORD=secret-1 HOLDFAST_USER=guarded REDIS_URL=redis://:secret-2@127.0.0.1:1 WEBHOOK=mine

@@ -242,7 +242,7 @@ ends_as() {
     counted
     if [ "$2" = broken ]; then hf unlock --force "$1" >/dev/null; else redis del "$1" >/dev/null; fi
     wait_until more_ends "$1" "$before"
-    file_has "$dir/breaks" '"event":"'"$2"'","name":"'"$1"'","owner":"'$id':5","who":"host 1 teller"'
+    file_has "$dir/breaks" '"event":"'"$2"'","name":"'"$1"'","owner":"'"$id"':5","who":"host 1 teller"'
 }
 ends_of() { grep -Eo '"event":"(released|lost|ended|broken|expired)","name":"'"$1"'"' "$dir/breaks" | wc -l; }
 more_ends() { [ "$(ends_of "$1")" -gt "$2" ]; }
