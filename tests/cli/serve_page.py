@@ -309,6 +309,25 @@ def test_breaking(page, serve):
     page.complaints.clear()  # the browser tells of the refusal
 
 
+def test_the_history_of_a_lock(page, serve):
+    # What happened while another view was open is read when the lock's page is opened; what happens then is added.
+    with running(('run', 'past', '--', 'sleep', '1000')) as (first,):
+        page.until(f"{cells('past')}", 'it is held')
+    page.until(f"!({row('past')})", 'it is free')
+    page.js("location.hash = '#/lock/past'")
+    page.until("/ sleep/.test(document.querySelector('#lock-events').textContent)", 'its history')
+    text = page.js("[...document.querySelectorAll('#lock-events li span')].map(span => span.textContent).join('\\n')")
+    assert re.search(r'acquired by \S+ \d+ sleep', text), text
+    assert re.search(r'(released|no longer held) by \S+ \d+ sleep', text), text
+    assert text.index('acquired by') > text.index(' held by' if 'no longer' in text else 'released by'), 'the latest is first: ' + text
+    times = page.js("[...document.querySelectorAll('#lock-events time')].map(time => time.dateTime)")
+    assert times and all(re.fullmatch(r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z', time) for time in times), times
+    redis('hset', 'past', GONE, '1')
+    page.until("document.querySelector('#lock-events').textContent.includes('acquired by 5c4dd3c1…')", 'what is new')
+    redis('del', 'past')
+    page.js("location.hash = '#/'")
+
+
 def test_slots_are_held(page, serve):
     with running(('run', '--slots', '2', 'seats', '--', 'sleep', '1000')) as (first,):
         page.until(f"!!({row('seats')})")
