@@ -40,7 +40,7 @@ void say(enum level level, const char *format, ...) __attribute__((format(printf
 /* What a message is about. With --json these are separate fields. All are optional. */
 struct subject {
     int code;           /* of the library; HF_OK: none */
-    const char *lock;   /* the lock's name */
+    const char *lock;   /* the lock's name; NULL: that of message_lock() */
     const char *server; /* NULL: the server of message_server() */
 };
 void say_of(enum level level, const struct subject *subject, const char *format, ...)
@@ -48,6 +48,9 @@ void say_of(enum level level, const struct subject *subject, const char *format,
 /* Sets the server of later messages, without secrets; NULL: none. Call it before other threads
  * exist. */
 void message_server(const char *shown);
+/* Sets the lock of later messages: the one that the subcommand is about; NULL: none. Copies. Call it
+ * before other threads exist. */
+void message_lock(const char *name);
 
 /* Says what is wrong with the command line, and how to get help. Returns STATUS_USAGE. */
 int usage_error(const char *subcommand, const char *format, ...)
@@ -274,6 +277,9 @@ char *connection_add_server(const char *list, const char *url);
 
 /* Decides on the url and gets the password; may prompt for it. Returns 0 or an exit status. */
 int connection_resolve(struct connection *connection);
+/* Sets the server of messages; connection_open() does. Call it only if the url is valid: else it may
+ * contain a password anywhere. */
+void connection_name_server(const struct connection *connection);
 
 /* Opens the client. `options` may be preset; credentials, TLS and timeouts are filled in, and `log`
  * if it is NULL. Returns 0 or an exit status. */

@@ -31,7 +31,7 @@ endfunction()
 # "." is cli/cli.h, what every room shares.
 hf_cli_room(common SEES . MAY_USE jansson)
 hf_cli_room(fleet  SEES . common MAY_USE jansson)
-hf_cli_room(hold   SEES . common MAY_USE jansson)
+hf_cli_room(hold   SEES . common fleet MAY_USE jansson)
 hf_cli_room(run    SEES . common hold MAY_USE jansson)
 hf_cli_room(top    SEES . common fleet MAY_USE jansson)
 hf_cli_room(watch  SEES . common fleet MAY_USE jansson)

@@ -61,7 +61,7 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/holdfast.pc DESTINATION ${CMAKE_INSTAL
 install(EXPORT holdfast NAMESPACE holdfast:: DESTINATION ${package_dir} FILE holdfastTargets.cmake)
 configure_package_config_file(cmake/holdfastConfig.cmake.in holdfastConfig.cmake
                               INSTALL_DESTINATION ${package_dir})
-write_basic_package_version_file(holdfastConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+write_basic_package_version_file(holdfastConfigVersion.cmake COMPATIBILITY SameMajorVersion)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/holdfastConfig.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/holdfastConfigVersion.cmake
         DESTINATION ${package_dir})

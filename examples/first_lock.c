@@ -33,6 +33,7 @@ static int work_alone(hf_client *client) {
 }
 
 int main(int argc, char **argv) {
+    char text[HF_ERROR_FORMAT_MAX];
     hf_client *client = NULL;
     int err = hf_open(argc > 1 ? argv[1] : NULL, NULL, &client);
     if (err == HF_OK)
@@ -41,7 +42,7 @@ int main(int argc, char **argv) {
     if (err == HF_ETIMEDOUT)
         fprintf(stderr, "another process holds the lock\n");
     else if (err != HF_OK)
-        fprintf(stderr, "%s: %s\n", hf_strerror(err), hf_last_error()->text);
+        fprintf(stderr, "%s\n", hf_error_format(NULL, text, sizeof text));
     hf_close(client);
     return err == HF_OK ? 0 : 1;
 }

@@ -79,6 +79,7 @@ static int run(struct program *p) {
 }
 
 int main(int argc, char **argv) {
+    char text[HF_ERROR_FORMAT_MAX];
     struct program p = {.client = NULL};
     hf_options options = HF_OPTIONS_INIT;
     options.flags = HF_MANUAL_DISPATCH;
@@ -93,7 +94,7 @@ int main(int argc, char **argv) {
     if (err == HF_OK)
         err = run(&p);
     else
-        fprintf(stderr, "%s: %s\n", hf_strerror(err), hf_last_error()->text);
+        fprintf(stderr, "%s\n", hf_error_format(NULL, text, sizeof text));
     hf_lock_free(p.lock);
     hf_close(p.client); /* after the loop, which polls its descriptor */
     return err == HF_OK ? 0 : 1;

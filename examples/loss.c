@@ -50,6 +50,7 @@ static int work_alone(hf_lock *lock) {
 }
 
 int main(int argc, char **argv) {
+    char text[HF_ERROR_FORMAT_MAX];
     hf_client *client = NULL;
     hf_lock *lock = NULL;
     int err = hf_open(argc > 1 ? argv[1] : NULL, NULL, &client);
@@ -61,7 +62,7 @@ int main(int argc, char **argv) {
     if (err == HF_ELOST)
         printf("lost: what was done has to be checked\n");
     else if (err != HF_OK)
-        fprintf(stderr, "%s: %s\n", hf_strerror(err), hf_last_error()->text);
+        fprintf(stderr, "%s\n", hf_error_format(NULL, text, sizeof text));
     hf_lock_free(lock);
     hf_close(client);
     return err == HF_OK ? 0 : err == HF_ELOST ? EXIT_LOST : 1;

@@ -67,6 +67,7 @@ static void run(struct program *p) {
 }
 
 int main(int argc, char **argv) {
+    char text[HF_ERROR_FORMAT_MAX];
     struct program p = {.client = NULL};
     hf_options options = HF_OPTIONS_INIT;
     options.flags = HF_MANUAL_DISPATCH;
@@ -82,7 +83,7 @@ int main(int argc, char **argv) {
         run(&p);
         err = p.err;
     } else {
-        fprintf(stderr, "%s: %s\n", hf_strerror(err), hf_last_error()->text);
+        fprintf(stderr, "%s\n", hf_error_format(NULL, text, sizeof text));
     }
     hf_lock_free(p.lock);
     hf_close(p.client);

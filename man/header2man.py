@@ -162,6 +162,7 @@ def main():
     header = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")
     directory = pathlib.Path(sys.argv[2])
     version = ".".join(re.findall(r"^#define HF_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header, re.MULTILINE))
+    version += re.search(r'^#define HF_VERSION_SUFFIX "(.*)"', header, re.MULTILINE)[1]
     overview = pathlib.Path(__file__).with_name("holdfast.3").read_text(encoding="utf-8")
     date = re.match(r"\.Dd (.+)", overview)[1]
     directory.mkdir(parents=True, exist_ok=True)

@@ -198,6 +198,8 @@ static int run(struct connection *connection, int argc, char **argv) {
     acquire.held.slots = acquire.choice.slots;
     acquire.held.ttl_ms = acquire.held.lease_ms;
     if (status == 0)
+        message_lock(acquire.held.name);
+    if (status == 0)
         status = connection_resolve(connection);
     if (status == 0)
         status = handle_check_servers(connection, "acquire");

@@ -179,6 +179,7 @@ static void check_leadership(const struct elect *elect, struct term *term) {
     char word;
     if (read(term->ready, &word, 1) == 1) {
         term->led_ms = now_ms();
+        connection_name_server(elect->args.connection);
         say(LEVEL_INFO, "leads");
         term->gaining = start_hook(elect, elect->on_gain);
     }
@@ -207,8 +208,9 @@ static void follow_term(struct elect *elect, struct term *term) {
 static void end_term(struct elect *elect, const struct term *term) {
     if (term->led_ms == 0)
         return;
-    say(LEVEL_INFO, "no longer the leader: %s",
-        term->status == STATUS_LOST ? "the lock was lost" : "the command has ended");
+    bool lost = term->status == STATUS_LOST;
+    say_of(LEVEL_INFO, &(struct subject){.code = lost ? HF_ELOST : HF_OK},
+           "no longer the leader: %s", lost ? "the lock was lost" : "the command has ended");
     wait_for_hook(elect, term->gaining, 0);
     wait_for_hook(elect, start_hook(elect, elect->on_lose), elect->ended_by);
 }
@@ -238,6 +240,7 @@ static int64_t pause_after(struct elect *elect, const struct term *term) {
 static void pause_for(struct elect *elect, const struct term *term, int64_t pause_ms) {
     struct pollfd signals = {.fd = elect->signals, .events = POLLIN};
     int64_t end_ms = now_ms() + pause_ms;
+    connection_name_server(elect->args.connection); /* its url is valid, or no term would follow */
     if (pause_ms > 0)
         say(LEVEL_NOTICE, "%s in %.3g s",
             term->led_ms != 0 ? "the command ended early; standing by again"

@@ -127,6 +127,7 @@ static int print_result(const struct handle *handle, hf_client *client, int code
 static int use(struct handle *handle) {
     hf_client *client;
     hf_options options = HF_OPTIONS_INIT;
+    message_lock(handle->name);
     int status = connection_resolve(handle->connection);
     if (status == 0)
         status = handle_check_servers(handle->connection, handle->command->name);

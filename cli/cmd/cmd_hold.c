@@ -302,6 +302,8 @@ static int run(struct connection *connection, int argc, char **argv) {
     hold.held.kind = hold.choice.kind;
     hold.held.slots = hold.choice.slots;
     if (status == 0)
+        message_lock(hold.held.name);
+    if (status == 0)
         status = connection_resolve(connection);
     if (status == 0)
         status = choice_check_servers(&hold.choice, connection, "hold");

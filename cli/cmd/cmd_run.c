@@ -290,6 +290,8 @@ int run_args_finish(struct run_args *args, int argc, char **argv) {
         args->options.label = args->label;
     }
     if (status == 0)
+        message_lock(args->options.name);
+    if (status == 0)
         status = connection_resolve(args->connection);
     if (status == 0)
         status = choice_check_servers(&args->choice, args->connection, args->subcommand);

@@ -160,6 +160,7 @@ static int run(struct connection *connection, int argc, char **argv) {
 
     hf_client *client;
     hf_options options = HF_OPTIONS_INIT;
+    message_lock(argv[first]);
     int status = connection_resolve(connection);
     if (status == 0)
         status = connection_open(connection, &options, &client);

@@ -5,10 +5,6 @@
 #include <jansson.h>
 #include <stdio.h>
 
-#define STRING_OF(x) #x
-#define VERSION_OF(major, minor, patch) STRING_OF(major) "." STRING_OF(minor) "." STRING_OF(patch)
-#define TOOL_VERSION VERSION_OF(HF_VERSION_MAJOR, HF_VERSION_MINOR, HF_VERSION_PATCH)
-
 static const struct option_spec specs[] = {COMMON_OPTIONS, {OPTION_END, 0, 0, NULL, false}};
 
 static int take(void *user, int id, char *value, const char *shown) {
@@ -26,8 +22,8 @@ static int run(struct connection *connection, int argc, char **argv) {
         return usage_error("version", "unexpected argument '%s'", argv[first]);
     if (connection->json)
         return print_json(
-            json_pack("{s:s, s:s}", "version", TOOL_VERSION, "library", hf_version()));
-    printf("holdfast %s (library %s)\n", TOOL_VERSION, hf_version());
+            json_pack("{s:s, s:s}", "version", HF_VERSION_TEXT, "library", hf_version()));
+    printf("holdfast %s (library %s)\n", HF_VERSION_TEXT, hf_version());
     return finish_output();
 }
 

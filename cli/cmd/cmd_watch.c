@@ -268,6 +268,7 @@ static int open_and_watch(struct watch *watch) {
     hf_options options = HF_OPTIONS_INIT;
     options.report_after_ms = -1;
     options.flags = HF_MANUAL_DISPATCH;
+    message_lock(watch->name);
     int status = connection_resolve(watch->connection);
     if (status == 0)
         status = connection_open(watch->connection, &options, &watch->client);

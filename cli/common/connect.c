@@ -389,8 +389,7 @@ static void set_acks(const struct connection *connection, hf_options *options) {
         options->cmd_timeout_ms = 3 * options->ack_timeout_ms;
 }
 
-/* Sets the server, or servers, for messages. */
-static void report_messages(const struct connection *connection) {
+void connection_name_server(const struct connection *connection) {
     char all[256] = "";
     size_t len = 0;
     const char *list = connection->target;
@@ -447,10 +446,12 @@ int connection_open(struct connection *connection, hf_options *options, hf_clien
     warning_begin();
     bool first = !connection->opened; /* a later client may open beside other threads */
     if (first)
-        report_messages(connection);
+        connection_name_server(connection);
     int code = hf_open(connection->target, options, ret_client);
-    if (code != HF_OK && first) /* A rejected url may contain a password anywhere. */
+    if (code != HF_OK && first) { /* A rejected url may contain a password anywhere. */
         message_server(NULL);
+        message_lock(NULL);
+    }
     if (code == HF_EINVAL || code == HF_ENOTSUP)
         return url_error(connection, hf_last_error()->text);
     if (code != HF_OK)

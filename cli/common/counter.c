@@ -292,6 +292,7 @@ int counter_run(const struct counter_kind *kind, struct connection *connection, 
     int status = parse(&counter, argc, argv);
     if (status != 0 || counter.help)
         return status;
+    message_lock(counter.name);
     status = connection_resolve(connection);
     if (status == 0)
         status = connection_refuse_several(connection, kind->command->name, kind->command->name);

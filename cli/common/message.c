@@ -18,6 +18,7 @@ static struct {
     int verbosity;
     bool json;
     char server[256]; /* "": not known */
+    char *lock;       /* NULL: not known */
 } how;
 
 void message_setup(int verbosity, bool json) {
@@ -27,6 +28,11 @@ void message_setup(int verbosity, bool json) {
 
 void message_server(const char *shown) {
     snprintf(how.server, sizeof how.server, "%s", shown != NULL ? shown : "");
+}
+
+void message_lock(const char *name) {
+    free(how.lock);
+    how.lock = name != NULL ? strdup(name) : NULL;
 }
 
 bool message_wanted(enum level level) {
@@ -47,10 +53,11 @@ static void write_all(const char *text, size_t len) {
 
 static void add_subject(json_t *object, const struct subject *subject) {
     const char *server = subject->server != NULL ? subject->server : how.server;
+    const char *lock = subject->lock != NULL ? subject->lock : how.lock;
     if (subject->code != HF_OK)
         json_object_set_new(object, "code", json_string(hf_error_name(subject->code)));
-    if (subject->lock != NULL)
-        json_object_set_new(object, "lock", json_text(subject->lock));
+    if (lock != NULL)
+        json_object_set_new(object, "lock", json_text(lock));
     if (*server != '\0')
         json_object_set_new(object, "server", json_text(server));
 }

@@ -96,7 +96,7 @@ void held_report_lost(const struct held *held, const char *when, const hf_error 
 
 /* Says why the acquire failed, and returns the exit status. `busy_status` is the value of -E. */
 int held_failed(struct held *held, const hf_result *result, int busy_status);
-/* With --verbose, after the loop: shows the holder that was in the way, if there was one. */
+/* With --verbose, after the loop: shows the holders that were in the way, if there were any. */
 void held_report_holder(const struct held *held);
 /* The name that failed. With -m, the library's error text begins with it. Otherwise the one name,
  * or the joined name. */

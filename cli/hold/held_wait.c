@@ -1,14 +1,18 @@
-/* Reports a wait of held.c with --verbose: that it goes on, and which holder is in the way.
+/* Reports a wait of held.c with --verbose: that it goes on, and which holders are in the way.
  *
  * Called by the loops of the holder and of `hold`, on the thread that calls hf_dispatch(). The
  * inspect call blocks, so it is made only after the server answered an asynchronous query. So an
  * unreachable server cannot delay a signal. (The library's own messages report such a server.) */
 #include "hold/held.h"
 
+#include "fleet/fleet.h"
+
 #include <stdio.h>
 #include <string.h>
 
 #define REPORT_AFTER_MS 500 /* shorter waits are not reported */
+#define LISTED_MAX 5        /* further holders are counted */
+#define SURVEY_MS 2000
 
 static void on_answered(hf_op *op, const hf_result *result, void *user) {
     (void)op;
@@ -35,35 +39,86 @@ static void ask(struct held *held) {
     hf_lock_free(lock);
 }
 
-static void report_holder(const char *name, const char *state, const hf_holder *holder,
-                          size_t len) {
-    char shown[SHOWN_NAME_SIZE], who[SHOWN_NAME_SIZE], more[32] = "";
-    shown_name(holder->connection != NULL ? holder->connection : holder->owner, who);
-    if (len > 1)
-        snprintf(more, sizeof more, " and %zu more", len - 1);
+/* Holders by name, separated by commas. */
+struct holders {
+    char text[512];
+    size_t len, listed;
+};
+
+static void add_holder(struct holders *holders, const char *who) {
+    size_t room = sizeof holders->text - holders->len;
+    if (holders->listed == LISTED_MAX)
+        return;
+    int len =
+        snprintf(holders->text + holders->len, room, "%s%s", holders->listed > 0 ? ", " : "", who);
+    if (len < 0 || (size_t)len >= room) {
+        holders->text[holders->len] = '\0';
+        return;
+    }
+    holders->len += (size_t)len;
+    holders->listed++;
+}
+
+/* Returns false if there is no holder. */
+static bool report_holders(const char *name, const char *state, const struct holders *holders,
+                           size_t count) {
+    char shown[SHOWN_NAME_SIZE], more[32] = "";
+    if (holders->listed == 0)
+        return false;
+    if (count > holders->listed)
+        snprintf(more, sizeof more, " and %zu more", count - holders->listed);
     say_of(LEVEL_INFO, &(struct subject){.lock = name}, "'%s': %sheld by %s%s",
-           shown_name(name, shown), state, who, more);
+           shown_name(name, shown), state, holders->text, more);
+    return true;
 }
 
 /* Returns false if the lock has no holder. */
-static bool report_holder_of(const struct held *held, const char *name, const char *state) {
+static bool report_holders_of(const struct held *held, const char *name, const char *state) {
+    struct holders holders = {0};
     hf_lock *lock = NULL;
     hf_lock_info *info = NULL;
     if (hf_lock_new(held->client, name, &lock) == HF_OK)
         hf_lock_inspect(lock, &info);
-    bool known = info != NULL && info->holders_len > 0;
-    if (known)
-        report_holder(name, state, info->holders[0], info->holders_len);
+    for (size_t i = 0; info != NULL && i < info->holders_len; i++) {
+        char who[SHOWN_NAME_SIZE];
+        const hf_holder *holder = info->holders[i];
+        add_holder(
+            &holders,
+            shown_name(holder->connection != NULL ? holder->connection : holder->owner, who));
+    }
+    bool known = report_holders(name, state, &holders, info != NULL ? info->holders_len : 0);
     hf_lock_info_free(info);
     hf_lock_free(lock);
     return known;
+}
+
+/* Of slots the server knows the number only. Their clients say that they have them. */
+static void report_slot_holders(const struct held *held) {
+    char pattern[FLEET_PATTERN_SIZE];
+    struct holders holders = {0};
+    hf_survey_options options = HF_SURVEY_INIT;
+    hf_fleet *fleet = NULL;
+    options.pattern = pattern;
+    options.wanted = HF_WANT_HOLDS;
+    options.limit_ms = SURVEY_MS;
+    if (!fleet_quote_pattern(held->name, pattern) ||
+        hf_survey(held->client, &options, &fleet) != HF_OK)
+        return;
+    const hf_fleet_lock *lock = fleet_find(fleet, held->name);
+    for (size_t i = 0; lock != NULL && i < lock->holders_len; i++) {
+        char who[CELL_SIZE], shown[SHOWN_NAME_SIZE];
+        fleet_describe_party(lock->holders[i], who, sizeof who);
+        add_holder(&holders, shown_name(who, shown));
+    }
+    report_holders(held->name, "", &holders, lock != NULL ? (size_t)fleet_holders(lock) : 0);
+    hf_fleet_free(fleet);
 }
 
 /* With -m: reports the first lock that has a holder. */
 static bool report_first_holder(const struct held *held, const char *state) {
     bool known = false;
     for (size_t i = 0; i < names_len(held) && !known; i++)
-        known = report_holder_of(held, name_at(held, i), state);
+        known = report_holders_of(held, name_at(held, i), state);
     return known;
 }
 
@@ -76,7 +131,11 @@ static void report_wait(struct held *held) {
 }
 
 void held_report_holder(const struct held *held) {
-    if (held->was_busy && message_wanted(LEVEL_INFO))
+    if (!held->was_busy || !message_wanted(LEVEL_INFO))
+        return;
+    if (held->slots > 0)
+        report_slot_holders(held);
+    else
         report_first_holder(held, "");
 }
 

@@ -134,6 +134,7 @@ static void on_note(struct guard *g, const struct note *note) {
             return; /* The holder knows, and releases the lock. */
         prctl(PR_SET_CHILD_SUBREAPER, 1);
         g->started = true;
+        connection_name_server(g->run->connection);
         note_send(g->notes, NOTE_START, g->run->own_group, 0);
         return;
     case NOTE_STOPPED:

@@ -134,7 +134,7 @@ static void watch_deadline(struct holder *h) {
         h->endangered |= atomic_exchange(&h->shared->warned, false);
     } else if (!atomic_exchange(&h->shared->warned, true)) {
         char buffer[SHOWN_NAME_SIZE];
-        say_of(LEVEL_ERROR, &(struct subject){.lock = h->options->name},
+        say_of(LEVEL_ERROR, &(struct subject){.code = HF_ELOST, .lock = h->options->name},
                "'%s': the lease ends in %" PRId64 " ms: ending the command",
                shown_name(h->options->name, buffer), deadline_ms - now);
         h->endangered = true;

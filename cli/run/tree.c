@@ -30,8 +30,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* In the environment of a local server's processes, in front of the server's directory. */
+/* How the library starts a local server (src/redis/route/local/local_start.c): the environment
+ * names its directory, this descriptor carries the lock, and the socket's path is relative. */
 #define LOCAL_DIRECTORY "HOLDFAST_LOCAL_DIR="
+#define LOCAL_LOCK_FD "9"
+#define LOCAL_SOCKET "redis.sock"
+#define LOCAL_SHELL_NAME "holdfast-local" /* argv[3] of the shell that becomes the server */
 
 struct process {
     pid_t pid, parent, group;
@@ -174,7 +178,7 @@ static void read_claim(pid_t pid, struct tree_directory *ret) {
 
 /* Whether a lock was taken with flock() through this descriptor, or through one that was copied. */
 static bool has_flock(pid_t pid, const char *fd) {
-    char path[320], text[2048];
+    char path[64], text[2048];
     size_t len;
     snprintf(path, sizeof path, "/proc/%d/fdinfo/%s", (int)pid, fd);
     if (!read_proc(path, text, sizeof text - 1, &len))
@@ -188,28 +192,85 @@ static bool is_same(const struct tree_directory *directory, const struct stat *s
            status->st_ino == directory->inode;
 }
 
-/* A server holds the lock on its `local:` directory for as long as it lives. Neither an open
- * directory nor the environment proves anything: a command may have both. The server's monitor is
- * its child. */
-static bool is_local_server(pid_t pid, const struct tree_filter *filter) {
+/* Whether it works in the directory of a `local:` server and has the lock on it, as the library
+ * starts a server: the lock is in the server's own descriptor, which flock(1) does not use. */
+static bool has_lock_of_server(pid_t pid, const struct tree_filter *filter) {
     char path[64];
+    struct stat locked, cwd;
     struct tree_directory claim;
-    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
-    DIR *fds = opendir(path);
-    if (fds == NULL)
+    snprintf(path, sizeof path, "/proc/%d/fd/" LOCAL_LOCK_FD, (int)pid);
+    if (stat(path, &locked) != 0 || !S_ISDIR(locked.st_mode) || !has_flock(pid, LOCAL_LOCK_FD))
+        return false;
+    snprintf(path, sizeof path, "/proc/%d/cwd", (int)pid);
+    if (stat(path, &cwd) != 0 || cwd.st_dev != locked.st_dev || cwd.st_ino != locked.st_ino)
         return false;
     read_claim(pid, &claim);
+    return is_same(&claim, &locked) || is_same(&filter->directories[0], &locked) ||
+           is_same(&filter->directories[1], &locked);
+}
+
+static bool has_socket(pid_t pid, unsigned long inode) {
+    char path[64], wanted[64], target[64];
+    snprintf(wanted, sizeof wanted, "socket:[%lu]", inode);
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    DIR *fds = opendir(path);
     bool found = false;
-    for (struct dirent *entry; !found && (entry = readdir(fds)) != NULL;) {
-        struct stat status;
-        if (entry->d_name[0] == '.' || fstatat(dirfd(fds), entry->d_name, &status, 0) != 0)
-            continue;
-        found = (is_same(&claim, &status) || is_same(&filter->directories[0], &status) ||
-                 is_same(&filter->directories[1], &status)) &&
-                has_flock(pid, entry->d_name);
+    for (struct dirent *entry; fds != NULL && !found && (entry = readdir(fds)) != NULL;) {
+        ssize_t len = readlinkat(dirfd(fds), entry->d_name, target, sizeof target - 1);
+        if (len > 0) {
+            target[len] = '\0';
+            found = strcmp(target, wanted) == 0;
+        }
     }
-    closedir(fds);
+    if (fds != NULL)
+        closedir(fds);
     return found;
+}
+
+/* Whether the server's socket is its own. */
+static bool is_bound(pid_t pid) {
+    char path[64], name[sizeof LOCAL_SOCKET + 2], *line = NULL;
+    size_t size = 0;
+    unsigned long inode;
+    bool found = false;
+    snprintf(path, sizeof path, "/proc/%d/net/unix", (int)pid);
+    FILE *sockets = fopen(path, "re");
+    while (sockets != NULL && !found && getline(&line, &size, sockets) >= 0)
+        found = sscanf(line, "%*x: %*x %*x %*x %*x %*x %lu %12s", &inode, name) == 2 &&
+                strcmp(name, LOCAL_SOCKET) == 0 && has_socket(pid, inode);
+    free(line);
+    if (sockets != NULL)
+        fclose(sockets);
+    return found;
+}
+
+/* Whether its words are those of a server or of the shell that becomes one, and there is no socket
+ * yet: whatever starts a server removes the old one first. */
+static bool is_starting(pid_t pid) {
+    char path[64], text[16384];
+    const char *words[8] = {"", "", "", "", "", "", "", ""};
+    size_t len, count = 0;
+    struct stat status;
+    snprintf(path, sizeof path, "/proc/%d/cwd/" LOCAL_SOCKET, (int)pid);
+    if (stat(path, &status) == 0)
+        return false;
+    snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
+    if (!read_proc(path, text, sizeof text - 1, &len))
+        return false;
+    text[len] = '\0';
+    for (size_t at = 0; at < len && count < 8; at += strlen(text + at) + 1)
+        words[count++] = text + at;
+    bool starts = strcmp(words[1], "-c") == 0 && strcmp(words[3], LOCAL_SHELL_NAME) == 0;
+    for (size_t i = 1; i < 7 && !starts; i++)
+        starts = strcmp(words[i], "--unixsocket") == 0 && strcmp(words[i + 1], LOCAL_SOCKET) == 0;
+    return starts;
+}
+
+/* A server that the library has started, by what it has, not by what its environment says: a
+ * command may set that, or lock the directory. The server's monitor is its child. */
+static bool is_local_server(pid_t pid, const struct tree_filter *filter) {
+    return has_lock_of_server(pid, filter) && getsid(pid) == pid &&
+           (is_starting(pid) || is_bound(pid));
 }
 
 static struct process *lookup(const struct table *table, pid_t pid) {

@@ -76,11 +76,17 @@ extern "C" {
 #define HF_API
 #endif
 
-#define HF_VERSION_MAJOR 0
-#define HF_VERSION_MINOR 2
+#define HF_VERSION_MAJOR 1
+#define HF_VERSION_MINOR 0
 #define HF_VERSION_PATCH 0
+#define HF_VERSION_SUFFIX "-rc.1" /* "" in a release */
 #define HF_VERSION_NUM (HF_VERSION_MAJOR * 10000 + HF_VERSION_MINOR * 100 + HF_VERSION_PATCH)
+#define HF_VERSION_JOIN(major, minor, patch, suffix) #major "." #minor "." #patch suffix
+#define HF_VERSION_OF(major, minor, patch, suffix) HF_VERSION_JOIN(major, minor, patch, suffix)
+#define HF_VERSION_TEXT                                                                            \
+    HF_VERSION_OF(HF_VERSION_MAJOR, HF_VERSION_MINOR, HF_VERSION_PATCH, HF_VERSION_SUFFIX)
 
+/* HF_VERSION_TEXT and HF_VERSION_NUM of the library that is loaded. */
 HF_API const char *hf_version(void);
 HF_API int hf_version_num(void);
 
@@ -135,6 +141,12 @@ typedef struct hf_error {
 
 /* Details of this thread's last failed call, valid until its next call. */
 HF_API const hf_error *hf_last_error(void);
+
+/* Writes an error as one line: "HF_EUNREACH at db:6379: the server cannot be reached: Connection
+ * refused". NULL is this thread's last, which stays as it is. A text that is too long is cut;
+ * HF_ERROR_FORMAT_MAX bytes are enough for any. Returns `text`. */
+#define HF_ERROR_FORMAT_MAX 512
+HF_API const char *hf_error_format(const hf_error *error, char *text, size_t size);
 
 /* ---- Client ---------------------------------------------------------------------------------- */
 
@@ -461,10 +473,12 @@ typedef struct hf_lock_options {
 
 /* Makes a handle, as all `_new` do; nothing is sent. The name is copied: 1 to 65535 bytes of any
  * value, `name_prefix` included (only valid UTF-8 can be shared with Java). The first two make a
- * plain lock, the third any kind.
+ * plain lock, the others any kind.
  * Errors:  HF_ENOTSUP no such kind. */
 HF_API int hf_lock_new(hf_client *client, const char *name, hf_lock **ret_lock);
 HF_API int hf_lock_new_bytes(hf_client *client, const void *name, size_t name_len,
+                             hf_lock **ret_lock);
+HF_API int hf_lock_new_named(hf_client *client, const char *name, const hf_lock_options *options,
                              hf_lock **ret_lock);
 HF_API int hf_lock_new_with(hf_client *client, const void *name, size_t name_len,
                             const hf_lock_options *options, hf_lock **ret_lock);

@@ -52,12 +52,8 @@ public:
 
 private:
     static std::string sentence(const hf_error &details) {
-        std::string text = hf_strerror(details.code);
-        if (details.text[0] != '\0')
-            text.append(": ").append(details.text);
-        if (details.node[0] != '\0')
-            text.append(" (").append(details.node).append(")");
-        return text;
+        char text[HF_ERROR_FORMAT_MAX];
+        return hf_error_format(&details, text, sizeof text);
     }
 
     hf_error details_;

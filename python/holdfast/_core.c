@@ -80,11 +80,12 @@ static int find_helpers(State *state) {
 }
 
 static int execute(PyObject *module) {
-    if (hf_version_num() / 100 != HF_VERSION_NUM / 100) {
+    /* A library keeps its promises until its major number changes; an older minor one lacks functions. */
+    if (hf_version_num() / 10000 != HF_VERSION_MAJOR ||
+        hf_version_num() < HF_VERSION_NUM / 100 * 100) {
         PyErr_Format(PyExc_ImportError,
-                     "holdfast was built for libholdfast %d.%d, and this is %s: install versions "
-                     "that belong together",
-                     HF_VERSION_MAJOR, HF_VERSION_MINOR, hf_version());
+                     "holdfast needs libholdfast %d.%d or a later %d, and this is %s",
+                     HF_VERSION_MAJOR, HF_VERSION_MINOR, HF_VERSION_MAJOR, hf_version());
         return -1;
     }
     State *state = PyModule_GetState(module);

@@ -24,11 +24,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define STRING_(x) #x
-#define STRING(x) STRING_(x)
-
 const char *hf_version(void) {
-    return STRING(HF_VERSION_MAJOR) "." STRING(HF_VERSION_MINOR) "." STRING(HF_VERSION_PATCH);
+    return HF_VERSION_TEXT;
 }
 
 int hf_version_num(void) {

@@ -43,6 +43,11 @@ int hf_lock_new_with(hf_client *client, const void *name, size_t name_len,
     return err;
 }
 
+int hf_lock_new_named(hf_client *client, const char *name, const hf_lock_options *options,
+                      hf_lock **ret_lock) {
+    return hf_lock_new_with(client, name, name != NULL ? strlen(name) : 0, options, ret_lock);
+}
+
 int hf_lock_new_bytes(hf_client *client, const void *name, size_t name_len, hf_lock **ret_lock) {
     return hf_lock_new_with(client, name, name_len, NULL, ret_lock);
 }

@@ -190,6 +190,7 @@ void hfi_cancel_detach(struct hf_op *op); /* one without a switch is fine */
 /* Events of its task. */
 #define HFI_WATCHDOG_GATHER 0x01u
 #define HFI_WATCHDOG_EXPIRED_RELEASE 0x08u /* another thread has left a residue of a hold behind */
+#define HFI_WATCHDOG_RELEASE_AWAITED 0x10u /* an acquire waits for such a release */
 
 int hfi_watchdog_init(struct hfi_core *core);
 void hfi_watchdog_stop(struct hfi_core *core);
@@ -266,6 +267,8 @@ void hfi_expired_release_locked(struct hfi_hold *hold);
 void hfi_expired_release_rest_locked(struct hfi_hold *hold);
 /* Lists all holds with a residue, and begins. */
 void hfi_expired_release_check(struct hfi_core *core);
+/* Puts those holds first whose release an acquire waits for, and begins. */
+void hfi_expired_release_hasten(struct hfi_core *core);
 /* Begins with the list; no mutex may be held. */
 void hfi_expired_release_begin(struct hfi_core *core);
 void hfi_expired_release_stop(struct hfi_core *core); /* after the keeper has ended */

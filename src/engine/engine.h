@@ -151,6 +151,8 @@ struct hfi_call {
     /* acquire: err is set, because the server has not helped since call_status.stalled_since_ms,
      * which is as long as a caller waits for a server */
     bool no_server;
+    /* acquire: err is set, because no host name of the url exists; waiting does not help */
+    bool hopeless;
     /* err is set, and the command may have run or may still run: call settle() */
     bool unsettled;
     /* err is set, and the command may have run, whatever err is */

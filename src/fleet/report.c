@@ -13,9 +13,6 @@
 
 #define NAME_MAX_LEN 65535 /* of a name with its prefix */
 #define TAIL_ROOM 128      /* room for the ends of the lists, and the counts of omitted entries */
-#define STRING_(x) #x
-#define STRING(x) STRING_(x)
-#define VERSION STRING(HF_VERSION_MAJOR) "." STRING(HF_VERSION_MINOR) "." STRING(HF_VERSION_PATCH)
 
 struct report_writer {
     const struct hfi_report_request *request;
@@ -129,7 +126,7 @@ static void write_self(struct hfi_json *json, const char *client_name,
     hfi_json_pair(json, "v", 1);
     hfi_json_bytes(json, "id", self->id, strlen(self->id));
     hfi_json_bytes(json, "name", client_name, strlen(client_name));
-    hfi_json_bytes(json, "version", VERSION, strlen(VERSION));
+    hfi_json_bytes(json, "version", HF_VERSION_TEXT, strlen(HF_VERSION_TEXT));
     hfi_json_pair(json, "up_ms", self->up_ms);
     if (self->under != NULL)
         hfi_json_bytes(json, "under", self->under, strlen(self->under));

@@ -117,6 +117,8 @@ static int fence_check(void) {
     X(hf_deadlocks_free, CHILD_ANY, ENDS(hf_deadlocks_free, deadlocks))                            \
     X(hf_dispatch, CHILD_FORKED, hf_dispatch(w->manual, 1))                                        \
     X(hf_dispatch_fd, CHILD_FORKED, hf_dispatch_fd(w->manual))                                     \
+    X(hf_error_format, CHILD_ANY,                                                                  \
+      FROM_TEXT(hf_error_format(NULL, w->made_handle, sizeof w->made_handle)))                     \
     X(hf_error_name, CHILD_ANY, FROM_TEXT(hf_error_name(HF_EBUSY)))                                \
     X(hf_facts_free, CHILD_ANY, ENDS(hf_facts_free, facts))                                        \
     X(hf_fence_check, CHILD_ANY, fence_check())                                                    \
@@ -196,6 +198,7 @@ static int fence_check(void) {
     X(hf_lock_new_all, CHILD_FORKED, new_all(w))                                                   \
     X(hf_lock_new_bytes, CHILD_FORKED, hf_lock_new_bytes(w->client, "new", 3, &w->made_lock))      \
     X(hf_lock_new_group, CHILD_FORKED, new_group(w))                                               \
+    X(hf_lock_new_named, CHILD_FORKED, hf_lock_new_named(w->client, "new", NULL, &w->made_lock))   \
     X(hf_lock_new_with, CHILD_FORKED, hf_lock_new_with(w->client, "new", 3, NULL, &w->made_lock))  \
     X(hf_lock_on_lost, CHILD_FORKED, hf_lock_on_lost(w->held, ignore_event, NULL))                 \
     X(hf_lock_release, CHILD_FORKED, hf_lock_release(w->held))                                     \

@@ -113,6 +113,29 @@ test_a_server_of_the_command_is_not_the_command() {
     answers "$home" || fail "it has waited for the server"
 }
 
+# Nor is one that has not come up yet.
+test_a_server_that_still_starts_is_not_the_command() {
+    new_home slow
+    server_start
+    trap 'leave_test; stop_server_of "$home"; server_kill' EXIT
+    mkdir "$home.bin"
+    cat >"$home.bin/redis-server" <<END
+#!/bin/sh
+echo \$\$ >"$home.new" && mv "$home.new" "$home.pid"
+while [ ! -e "$home.go" ] && [ -d "$test_proc" ]; do "$dir/bin/tick"; done
+exec "$(command -v redis-server)" "\$@"
+END
+    chmod +x "$home.bin/redis-server"
+    start hf run --ttl 6s outer sh -c 'PATH=$0.bin:$PATH "$TOOL" -u "local:$0" run inner true; exec stay' "$home"
+    wait_until file_filled "$home.pid"
+    redis del outer >/dev/null
+    finish "$pid"
+    same "$status" 79
+    alive "$(cat "$home.pid")" || fail "it has killed the server"
+    touch "$home.go"
+    wait_until answers "$home"
+}
+
 # And when the other process takes over: the command gets a TERM, the new server does not.
 test_new_server_survives_a_killed_holder() {
     new_home orphan
@@ -184,7 +207,7 @@ $notice
 4
 $notice
 5
-{\"program\":\"holdfast\",\"level\":\"notice\",\"message\":\"${notice#holdfast: }\"}"
+{\"program\":\"holdfast\",\"level\":\"notice\",\"message\":\"${notice#holdfast: }\",\"lock\":\"a\"}"
 }
 
 # Without a program to start, waiting does not help: it is said once, and at once.

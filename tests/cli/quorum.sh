@@ -115,6 +115,16 @@ test_fenced() {
     done
 }
 
+test_names_that_do_not_exist() {
+    export HOLDFAST_URL="redis://a.invalid?restart_guard_ms=0 redis://b.invalid unix://${sockets[0]}"
+    expect 69 timeout -k 5 "$LIMIT" "$HOLDFAST" -t 10m run q true
+    same "$err" "holdfast: cannot acquire 'q': too few of the servers answered (1 of 3 granted, 2 needed; no such host:\
+ a.invalid:6379 b.invalid:6379)"
+    expect 69 timeout -k 5 "$LIMIT" "$HOLDFAST" -u zk://a.invalid -t 10m run q true
+    says "holdfast: cannot acquire 'q': the server cannot be reached (a.invalid:2181: looking up host 'a.invalid': "
+    same "$(wc -l <<<"$err")" 1
+}
+
 test_usage() {
     expect 64 env -u HOLDFAST_URL "$HOLDFAST" -u redis://a -u redis://b run x true
     says "two urls"
@@ -136,6 +146,7 @@ test_z_servers_away() {
     expect 69 "$HOLDFAST" -t 5s run q true # the one that is left has answered by then
     says "1 of 3 granted, 2 needed"
     says "${sockets[1]}"
+    case $err in *"${sockets[2]}"*) fail "the server that lives is named: $err" ;; esac
 }
 
 # What happens is told once, not once for each server.

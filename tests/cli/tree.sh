@@ -278,6 +278,24 @@ test_a_likeness_of_a_server_saves_nobody() {
     ended "$(cat "$dir/likeness.two")" || fail "its name has saved it"
 }
 
+# Nor one that locks the server's directory, also if it looks like a server in everything but the socket.
+test_a_lock_on_the_directory_saves_nobody() {
+    mkdir -m 700 "$dir/lock1" "$dir/lock2"
+    : >"$dir/lock2/redis.sock"
+    start env HOLDFAST_LOCAL_DIR="$dir/lock1" "$HOLDFAST" -s "$socket" run --ttl 6s locks sh -c '
+        setsid flock "$0/lock1" sh -c "echo \$\$ >\"\$0.1.new\"; mv \"\$0.1.new\" \"\$0.1\"; exec stay" "$0/locks" &
+        HOLDFAST_LOCAL_DIR=$0/lock2 setsid sh -c "cd \"\$0/lock2\"; exec 9<.; flock 9
+            echo \$\$ >../locks.2.new; mv ../locks.2.new ../locks.2; exec tail --pid=\${test_proc#/proc/} -f /dev/null" "$0" &
+        exec stay' "$dir"
+    wait_until file_filled "$dir/locks.1"
+    wait_until file_filled "$dir/locks.2"
+    redis del locks >/dev/null
+    finish "$pid"
+    same "$status" 79
+    ended "$(cat "$dir/locks.1")" || fail "flock(1) has saved it"
+    ended "$(cat "$dir/locks.2")" || fail "a lock in descriptor 9 has saved it"
+}
+
 # Nobody can look for what has left the command; so that is said, and the command itself is ended all the same.
 test_without_proc() {
     local isolate=(unshare --user --map-root-user --mount)

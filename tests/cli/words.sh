@@ -160,7 +160,51 @@ test_json_has_code_lock_and_server() {
     case $err in *'"code"'* | *'"lock"'*) fail "$err" ;; esac
 }
 
-# -v names the holder, also of a lock that is not waited for.
+# tells_of WORDS [CODE]: a message of those words was printed; and each message names the lock and the server.
+tells_of() {
+    local line code=${2:+'"code":"'$2'",'} found=
+    while read -r line; do
+        case $line in *'"lock":"facts","server":"'"$socket"'"}') ;; *) fail "no lock or no server: $line" ;; esac
+        case $line in *"$1"*"$code"'"lock"'*) found=1 ;; esac
+    done <<<"$err"
+    [ "$found" ] || fail "'$1' ${2:-} is not said: $err"
+}
+# So do messages that are not about an error of the library.
+test_json_always_has_lock_and_server() {
+    redis del facts >/dev/null
+    expect 127 hf --json run facts "$dir/not/there"
+    tells_of "cannot run '"
+    expect 124 hf --json -v run -t 100ms facts stay
+    tells_of "has taken too long"
+    tells_of "': acquired"
+    expect 79 hf --json run --lease 3s facts stay
+    tells_of "the lease ends in" HF_ELOST
+    expect 0 hf --json hold facts
+    tells_of "standard input is at its end"
+    expect 0 hf --json -v elect --once facts true
+    tells_of '"leads"'
+    tells_of "no longer the leader"
+    expect 79 hf --json -v elect --once facts sh -c 'redis-cli -s "$socket" del facts >/dev/null; exec stay'
+    tells_of "no longer the leader: the lock was lost" HF_ELOST
+}
+# So do the library's warnings.
+test_json_warnings_have_lock_and_server() {
+    socket=$dir/mortal.sock
+    server_start
+    redis hset facts 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:17 1 >/dev/null
+    start hf --json -t 10m run facts true 2>"$dir/warnings"
+    local waiter=$pid
+    wait_until awaited facts
+    server_kill
+    wait_until grep -q "cannot connect" "$dir/warnings"
+    wait_until grep -q "is held up" "$dir/warnings"
+    kill -TERM "$waiter"
+    finish "$waiter"
+    err=$(cat "$dir/warnings")
+    tells_of "waiting for 'facts' is held up"
+}
+
+# -v names the holders, also of a lock that is not waited for.
 test_busy_tells_the_holder() {
     start hf run --label "nightly backup" taken stay
     wait_until locked taken
@@ -174,6 +218,36 @@ test_busy_tells_the_holder() {
     case $err in *"held by"*) fail "$err" ;; esac
     kill -TERM "$pid"
     finish "$pid"
+}
+# busy_tells LABELS OPTION...: several hold it with these options; -n -v names them all.
+busy_tells() {
+    local labels=$1 label holders=()
+    shift
+    for label in $labels; do
+        start hf run --label "$label" "$@" sh -c 'touch "$0"; exec stay' "$dir/busy.$label"
+        holders+=("$pid")
+        wait_until file_there "$dir/busy.$label"
+    done
+    case " $* " in *" -s "*) set -- -W busy ;; esac
+    wait_until busy_names_all "$labels" "$@"
+    kill -TERM "${holders[@]}"
+    for pid in "${holders[@]}"; do finish "$pid"; done
+}
+# Who has a slot only its client can say, which it does when it has had it for a second.
+busy_names_all() {
+    local label labels=$1
+    shift
+    expect 75 hf -v run -n "$@" true
+    says "'busy': held by "
+    for label in $labels; do
+        grep -q "held by .*$(hostname) [0-9]* $label\>" <<<"$err" || return 1
+    done
+}
+test_busy_tells_the_holder_of_each_kind() {
+    busy_tells "one-writer" -W busy
+    busy_tells "reader-a reader-b" -s busy
+    busy_tells "fair-one" --fair busy
+    busy_tells "slot-a slot-b slot-c" -N 3 busy
 }
 
 run_tests

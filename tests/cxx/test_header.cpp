@@ -133,8 +133,9 @@ void an_error_has_all_that_C_has(void **) {
     assert_int_equal(error.sys_errno(), 111);
     assert_string_equal(error.node(), "db.example:6379");
     assert_string_equal(error.text(), "connection refused");
-    assert_string_equal(error.what(),
-                        "the server cannot be reached: connection refused (db.example:6379)");
+    assert_string_equal(
+        error.what(),
+        "HF_EUNREACH at db.example:6379: the server cannot be reached: connection refused");
 }
 
 void a_bad_url_is_thrown(void **) {

@@ -1,15 +1,18 @@
 #!/usr/bin/env bash
 # What programs that are compiled already rely on: each function with its arguments, each struct with its size and the
-# offsets of its members, each constant. It is as tests/frame/abi.txt says, for machines with 64 bits; and where abidiff is
-# installed, the library is compatible with the header of the commit that last changed that list.
+# offsets of its members, each constant. It is as tests/frame/abi.txt says, for machines with 64 bits, and has all that
+# tests/frame/abi-1.0.txt froze: that list only ever stays. Where abidiff is installed, the library is compatible with the
+# header of the commit that last changed abi.txt.
 #
-#   tests/frame/abi.sh --print    prints the list, for who changes it on purpose: before 1.0 with a new minor number, after
-#                                 it with a new major one, unless there is only something new, at the end of a struct
+#   bash tests/frame/abi.sh --print     prints the list
+#   bash tests/frame/abi.sh --accept    writes it to abi.txt: for something new
+#   bash tests/frame/abi.sh --freeze    writes it to both; refused once 1.0.0 is released (HF_VERSION_SUFFIX is empty)
 set -eu
 
 export LC_ALL=C
 source=${HF_SOURCE_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)}
 list=tests/frame/abi.txt
+frozen=tests/frame/abi-1.0.txt
 include=$source/include
 header=$include/holdfast/holdfast.h
 compiler=${CC:-cc}
@@ -67,12 +70,49 @@ status=0
 print_list >"$dir/now" || status=$?
 [ "$status" -ne 77 ] || { echo "SKIP abi: the list is for machines with 64 bits"; exit 77; }
 [ "$status" -eq 0 ]
-if [ "${1:-}" = --print ]; then
-    cat "$dir/now"
+# Structs that programs make, or find in arrays or in other structs, without a size that they could say: these never grow.
+fixed="hf_error hf_allocator hf_bytes hf_fence hf_permit_id hf_times hf_deadlock_step hf_deadlock"
+
+# missing FROZEN NOW: what programs rely on by the first list, and no longer find in the second.
+missing() {
+    awk -v fixed=" $fixed " '
+        NR == FNR { has[$0]; if ($1 == "struct") size[$2] = $3; next }
+        $0 in has { next }
+        $1 == "struct" && size[$2] + 0 > $3 + 0 && index(fixed, " " $2 " ") == 0 { next }
+        { print; bad = 1 }
+        END { exit !bad }' "$2" "$1"
+}
+
+released=yes
+grep -q '^#define HF_VERSION_SUFFIX ""' "$header" || released=no
+case ${1:-} in
+--print) cat "$dir/now"; exit 0 ;;
+--accept) cp "$dir/now" "$source/$list"; exit 0 ;;
+--freeze)
+    [ "$released" = no ] || { echo "1.0.0 is released: nothing of $frozen may change" >&2; exit 1; }
+    cp "$dir/now" "$source/$list"
+    cp "$dir/now" "$source/$frozen"
     exit 0
-fi
+    ;;
+esac
+! missing "$source/$frozen" "$dir/now" || {
+    echo "FAILED: programs that were compiled for 1.0 rely on these lines of $frozen"
+    exit 1
+}
+# seen SED: such a change of what there is now is one that programs notice; not_seen: one that they do not.
+seen() {
+    sed -E "$1" "$dir/now" >"$dir/changed"
+    ! cmp -s "$dir/now" "$dir/changed" || { echo "FAILED: changes nothing: $1"; exit 1; }
+    missing "$source/$frozen" "$dir/changed" >"$dir/missing"
+}
+for change in '/^function int hf_lock_try/d' '/^constant HF_EBUSY/s/-1/-2/' '/^member hf_result.code/d' \
+    '/^member hf_options.password/s/at 16/at 24/' 's/^(struct hf_options) .*/\1 8/' 's/^(struct hf_error) .*/\1 9999/' \
+    '/^function int hf_version_num/s/void/int/'; do
+    seen "$change" || { echo "FAILED: not seen: $change"; exit 1; }
+done
+! seen 's/^(struct hf_options) .*/\1 9999/; $a function int hf_new(void)' || { echo "FAILED: growth is taken for a break"; exit 1; }
 diff -u "$source/$list" "$dir/now" || {
-    echo "FAILED: $list is not what the header says. On purpose? See the head of tests/frame/abi.sh"
+    echo "FAILED: $list is not what the header says. On purpose? bash tests/frame/abi.sh --accept"
     exit 1
 }
 

@@ -22,7 +22,7 @@ packaged=$(sed -n 's/^ \(hf_[a-z0-9_]*\)@Base .*/\1/p' "libholdfast$soname.symbo
 difference=$(diff <(echo "$exported") <(echo "$packaged")) ||
     fail "the symbols file lacks functions, or has too many ('scripts/deb --symbols' adds): $difference"
 
-version=$(sed -n 's/^#define HF_VERSION_\(MAJOR\|MINOR\|PATCH\) //p' "$HF_SOURCE_DIR/include/holdfast/holdfast.h" | paste -s -d .)
+version=$("$HF_SOURCE_DIR/scripts/version" --deb)
 newest=$(sed -n 's/^ hf_.*@Base //p' "libholdfast$soname.symbols" | sort -V | tail -n 1)
 [ "$(printf '%s\n' "$newest" "$version" | sort -V | tail -n 1)" = "$version" ] || fail "a symbol is of $newest, and this is $version"
 
@@ -39,7 +39,7 @@ if command -v systemd-analyze >/dev/null; then
     # The tool is not installed here.
     sed "s|/usr/bin/holdfast|$(command -v true)|" "$unit" >"$dir/holdfast-serve.service"
     systemd-analyze verify --man=no "$dir/holdfast-serve.service" >"$dir/out" 2>&1 || fail "systemd-analyze: $(cat "$dir/out")"
-    [ ! -s "$dir/out" ] || grep -qv holdfast "$dir/out" || fail "systemd-analyze: $(cat "$dir/out")"
+    ! grep holdfast-serve "$dir/out" || fail "systemd-analyze: $(cat "$dir/out")"
 else
     echo "systemd-analyze is not installed: the unit was not looked at"
 fi

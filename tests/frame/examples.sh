@@ -18,9 +18,10 @@ let_go() {
     wait_until free example
 }
 printed() { grep -q "$1" "$dir/$name.out"; }
-run_example() { # NAME URL
+run_example() { # NAME URL...
     name=$1
-    start "$bin/example_$name" "$2" >"$dir/$name.out" 2>"$dir/err"
+    shift
+    start "$bin/example_$name" "$@" >"$dir/$name.out" 2>"$dir/err"
     example=$pid
 }
 needs() { # LIBRARY: known to the build
@@ -29,9 +30,9 @@ needs() { # LIBRARY: known to the build
 
 test_every_example_is_tested() {
     local source stem
-    for source in "$HF_SOURCE_DIR"/examples/*.c; do
-        stem=$(basename "$source" .c)
-        declare -F "test_$stem" >/dev/null || fail "examples/$stem.c has no test here"
+    for source in "$HF_SOURCE_DIR"/examples/*.{c,cpp}; do
+        stem=$(basename "${source%.*}")
+        declare -F "test_$stem" >/dev/null || fail "$source has no test here"
     done
 }
 
@@ -45,6 +46,25 @@ test_first_lock() {
     says "another process holds"
     let_go
     expect 1 "$bin/example_first_lock" "unix://$dir/nothing?connect_timeout_ms=100"
+}
+
+test_raii() {
+    needs raii || return 0
+    expect 0 "$bin/example_raii" "$url"
+    same "$out" working
+    free example || fail "still locked"
+    holding
+    expect 1 "$bin/example_raii" "$url"
+    says "another process holds"
+    let_go
+    expect 1 "$bin/example_raii" "unix://$dir/nothing?connect_timeout_ms=100"
+    says "HF_EUNREACH at $dir/nothing: the server cannot be reached"
+
+    run_example raii "$url" 600
+    wait_until printed working
+    expect 0 hf unlock --force example
+    finish "$example"
+    same "$status" 3 "exit status"
 }
 
 test_loss() {

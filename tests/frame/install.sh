@@ -54,7 +54,7 @@ cat >"$user/CMakeLists.txt" <<'END'
 cmake_minimum_required(VERSION 3.22)
 project(user C CXX)
 set(CMAKE_CXX_STANDARD 17)
-find_package(holdfast 0.2 REQUIRED)
+find_package(holdfast 1.0 REQUIRED)
 foreach(language c cpp)
   add_executable(${language}_shared main.${language})
   target_link_libraries(${language}_shared PRIVATE holdfast::holdfast)
@@ -72,7 +72,7 @@ takes_lock() {
     quietly "$1" "unix://$socket"
     [ "$(redis info commandstats | grep -c '^cmdstat_hset:')" = 1 ] || fail "$1 locked nothing"
 }
-needs_library() { readelf -d "$1" | grep -q 'NEEDED.*libholdfast\.so\.0'; }
+needs_library() { readelf -d "$1" | grep -q 'NEEDED.*libholdfast\.so\.1'; }
 
 server_start
 # Somebody else's directories are there before, one with a file in it.

@@ -9,9 +9,9 @@ python=/usr/bin/python3
 "$python" -c 'import yaml' 2>/dev/null || { echo "skipped: there is no python3-yaml"; exit 77; }
 
 "$python" - <<'END'
-import pathlib, re, sys, yaml
+import pathlib, re, subprocess, sys, yaml
 top = pathlib.Path(".")
-version = ".".join(re.findall(r"^#define HF_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", (top / "include/holdfast/holdfast.h").read_text(), re.M))
+version = subprocess.run(["scripts/version"], capture_output=True, text=True, check=True).stdout.strip()
 targets = set(re.findall(r"^([a-z-]+):", (top / "Makefile").read_text(), re.M))
 wrong = []
 workflows = sorted((top / ".github/workflows").glob("*.yml"))

@@ -55,6 +55,17 @@ static const struct kind cohorts[] = {
     {"cohort_fair", HF_FAIR, HF_COHORT, visit_lock, BREAK_IN, false},
 };
 
+/* An ensemble has no scripts, so nobody can be wronged by one. Latches are not played: docs/curator.md says what their count-downs
+ * do not promise. */
+static const struct kind zk[] = {
+    {"session", HF_PLAIN, 0, visit_lock, NULL, true},
+    {"session_once", HF_PLAIN, HF_NONREENTRANT, visit_lock, NULL, true},
+    {"session_fenced", HF_PLAIN, HF_FENCED, visit_lock, NULL, true},
+    {"session_readwrite", HF_WRITE, 0, visit_readwrite, NULL, true},
+    {"semaphore", HF_PLAIN, 0, visit_semaphore, NULL, false},
+    {"session_permits", HF_PLAIN, 0, visit_permits, NULL, false},
+};
+
 #define ALL(kinds) .all = (kinds), .len = sizeof(kinds) / sizeof *(kinds)
 
 const struct kinds kinds_of_one_server = {ALL(one_server), .players = 1, .visits = 25,
@@ -65,6 +76,9 @@ const struct kinds kinds_of_a_route = {ALL(route), .players = 1, .visits = 10, .
                                        .watchdog_ms = ROUTE_WATCHDOG_MS};
 const struct kinds kinds_of_cohorts = {ALL(cohorts), .players = 3, .visits = 12, .cohorts = true,
                                        .watchdog_ms = PLAY_WATCHDOG_MS};
+
+const struct kinds kinds_of_zk = {ALL(zk), .players = 1, .visits = 10, .sessions = true,
+                                  .watchdog_ms = ZK_WATCHDOG_MS};
 
 unsigned play_pick(struct player *player, unsigned below) {
     return (unsigned)rand_r(&player->random) % below;

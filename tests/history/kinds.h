@@ -15,6 +15,7 @@
 #define PLAY_WATCHDOG_MS 1500
 #define QUORUM_WATCHDOG_MS 600 /* and so long a server that comes back has no vote */
 #define ROUTE_WATCHDOG_MS 4500 /* a hold may well outlive a failover */
+#define ZK_WATCHDOG_MS 3000    /* of sessions: a member that was killed starts in a second or two */
 #define PLAY_LEASE_MS 250      /* the shortest; the longest is twice that */
 #define PLAY_WAIT_MS 120
 #define PLAY_PERMITS 3
@@ -49,12 +50,13 @@ struct kinds {
     int visits;       /* of each at one name: a checker's work must have an end */
     bool quorum;      /* on several servers */
     bool moving;      /* on a primary that changes */
+    bool sessions;    /* on ZooKeeper: holds end with their sessions */
     bool cohorts;     /* several of a process play one kind */
     int64_t watchdog_ms;
 };
 
 extern const struct kinds kinds_of_one_server, kinds_of_a_quorum, kinds_of_a_route,
-    kinds_of_cohorts;
+    kinds_of_cohorts, kinds_of_zk;
 
 unsigned play_pick(struct player *player, unsigned below);
 bool play_chance(struct player *player, unsigned percent);

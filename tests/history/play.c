@@ -6,6 +6,7 @@
  */
 #include "play.h"
 
+#include "support/power.h"
 #include "support/wait.h"
 
 #include <stdio.h>
@@ -17,8 +18,12 @@
 /* When connections are lost, that may be anybody's. When servers of a quorum forget, one process is so
  * far away that it may not hear of it; without a guard two, so that this shows sooner. */
 static bool is_far(const struct run *run, size_t i) {
-    return run->proxies[0] != NULL && ((run->plan->troubles & TROUBLE_LOSE) != 0 || i == 0 ||
-                                       (run->plan->unguarded && i == 1));
+    unsigned troubles = run->plan->troubles;
+    if (run->proxies[0] == NULL)
+        return false;
+    if ((troubles & (TROUBLE_LOSE | TROUBLE_ONE_WAY)) != 0 || i == 0)
+        return true;
+    return i == 1 && (run->plan->unguarded || (troubles & TROUBLE_PART) != 0);
 }
 
 void run_spawn(struct run *run, size_t i) {
@@ -41,12 +46,15 @@ static void add_url(char urls[1024], const char *url) {
 }
 
 static void start_server(struct run *run, size_t i) {
+    unsigned troubles = run->plan->troubles;
     struct server_options options = {.tcp = true,
-                                     .aof = (run->plan->troubles & TROUBLE_RESTART) != 0};
-    bool forgets = run->plan->kinds->quorum && (run->plan->troubles & TROUBLE_WIPE) != 0;
+                                     .aof = (troubles & (TROUBLE_RESTART | TROUBLE_POWER)) != 0,
+                                     .config = run->plan->everysec ? power_everysec : NULL};
+    bool forgets =
+        run->plan->kinds->quorum && ((troubles & TROUBLE_WIPE) != 0 || run->plan->everysec);
     run->servers[i] = server_start(&options);
     add_url(run->urls, server_url(run->servers[i]));
-    if (!forgets && (run->plan->troubles & TROUBLE_LOSE) == 0)
+    if (!forgets && (troubles & (TROUBLE_LOSE | TROUBLE_ONE_WAY | TROUBLE_PART)) == 0)
         return;
     run->proxies[i] = proxy_start(server_socket(run->servers[i]));
     add_url(run->far_urls, proxy_url(run->proxies[i]));
@@ -59,6 +67,9 @@ static void start(struct run *run) {
         const struct shards_options options = {.replicas = true, .node_timeout_ms = 15000};
         run->shards = shards_start(&options);
         add_url(run->urls, shards_url(run->shards));
+    } else if (run->plan->kinds->sessions) {
+        run->zk = zk_ensemble_start(NULL);
+        add_url(run->urls, zk_ensemble_url(run->zk));
     } else if (run->plan->kinds->moving) {
         const struct watched_options options = {.down_after_ms = 15000}; /* the same */
         run->watched = watched_start(&options);
@@ -113,6 +124,8 @@ static void end(struct run *run) {
     }
     watched_free(run->watched);
     shards_free(run->shards);
+    if (run->zk != NULL)
+        zk_ensemble_free(run->zk);
 }
 
 char *play_run(const struct plan *plan, unsigned seed) {

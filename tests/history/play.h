@@ -11,6 +11,7 @@
 #include "support/server.h"
 #include "support/shards.h"
 #include "support/watched.h"
+#include "support/zk.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,16 +24,24 @@
 #define PLAY_PEERS 3
 
 enum trouble {
-    TROUBLE_BREAK = 1,       /* players break locks */
-    TROUBLE_KILL = 2,        /* processes are killed, and others take their part */
-    TROUBLE_PAUSE = 4,       /* and stopped for longer than any lease */
-    TROUBLE_LOSE = 8,        /* replies and connections are lost */
-    TROUBLE_RESTART = 16,    /* a server is killed, and comes back with its data */
-    TROUBLE_WIPE = 32,       /* and comes back without */
-    TROUBLE_SABOTAGE = 64,   /* somebody writes to the servers behind everybody's back */
-    TROUBLE_KILL_JVM = 128,  /* each JVM is killed */
-    TROUBLE_FAIL_OVER = 256, /* the primary changes */
-    TROUBLE_MOVE = 512       /* slots move to another server */
+    TROUBLE_BREAK = 1,         /* players break locks */
+    TROUBLE_KILL = 2,          /* processes are killed, and others take their part */
+    TROUBLE_PAUSE = 4,         /* and stopped for longer than any lease */
+    TROUBLE_LOSE = 8,          /* replies and connections are lost */
+    TROUBLE_RESTART = 16,      /* a server is killed, and comes back with its data */
+    TROUBLE_WIPE = 32,         /* and comes back without */
+    TROUBLE_SABOTAGE = 64,     /* somebody writes to the servers behind everybody's back */
+    TROUBLE_KILL_JVM = 128,    /* each JVM is killed */
+    TROUBLE_FAIL_OVER = 256,   /* the primary changes */
+    TROUBLE_MOVE = 512,        /* slots move to another server */
+    TROUBLE_FREEZE = 1024,     /* a server stands still for a while */
+    TROUBLE_ONE_WAY = 2048,    /* what one side sends does not arrive for a while */
+    TROUBLE_PART = 4096,       /* a majority of a quorum is cut off from some processes */
+    TROUBLE_BACK = 8192,       /* clocks of servers are stepped back */
+    TROUBLE_DRIFT = 16384,     /* and run faster or slower, within what is allowed for */
+    TROUBLE_POWER = 32768,     /* a server loses its power, and what was not synced is gone */
+    TROUBLE_HANG_UP = 65536,   /* servers end their clients' connections */
+    TROUBLE_OWN_CLOCK = 131072 /* the time of day of the clients is stepped */
 };
 
 struct plan {
@@ -42,6 +51,8 @@ struct plan {
     bool
         cluster; /* what changes are the servers of a cluster; else a primary that sentinels name */
     bool unreported; /* the checker hears nothing of changes */
+    bool everysec;   /* servers that lose their power sync every second, not each write */
+    bool zk;         /* on an ensemble of ZooKeeper servers */
     bool unguarded;  /* servers that restart have a vote at once, which is wrong */
     int64_t duration_ms;
     bool java;                      /* Redisson plays, too, if it is there, */
@@ -76,6 +87,7 @@ struct run {
     struct server *servers[PLAY_SERVERS];
     struct watched *watched; /* or a primary among three, and their sentinels; NULL: none */
     struct shards *shards;   /* or a cluster; NULL: none */
+    struct zk_ensemble *zk;  /* or an ensemble of ZooKeeper; NULL: none */
     struct proxy *proxies[PLAY_SERVERS];  /* NULL: none are needed */
     char urls[1024];                      /* of the servers */
     char far_urls[1024];                  /* through the proxies, if there are any */
@@ -89,7 +101,12 @@ struct run {
     int generation; /* how many processes there have been */
     size_t paused;  /* which is stopped; PLAY_PROCESSES: none */
     int64_t paused_ns, resume_ms;
-    int64_t rest_ms; /* until then the primary does not change */
+    int64_t rest_ms;       /* until then the primary does not change */
+    struct server *frozen; /* which server stands still; NULL: none */
+    struct zk *frozen_zk;
+    int64_t frozen_ns, thaw_ms;
+    int64_t
+        step_ms[PLAY_SERVERS]; /* how far the clocks are stepped; of routes, the first for all */
     int64_t late_ms
         [PLAY_SERVERS]; /* when the commands that a proxy holds back are let go; 0: there are none */
     int64_t apart_ms[PLAY_SERVERS]; /* until when a server is cut off; 0: it is not */

@@ -8,22 +8,25 @@
 
 #include "history/judge.h"
 #include "history/play.h"
+#include "support/java.h"
+#include "support/power.h"
+#include "support/step.h"
 #include "support/wait.h"
 
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct {
     const char *name;
     const struct kinds *kinds;
     bool cluster;
-} topologies[] = {{"one", &kinds_of_one_server, false},
-                  {"cohort", &kinds_of_cohorts, false},
-                  {"quorum", &kinds_of_a_quorum, false},
-                  {"sentinel", &kinds_of_a_route, false},
-                  {"cluster", &kinds_of_a_route, true}};
+} topologies[] = {{"one", &kinds_of_one_server, false},  {"cohort", &kinds_of_cohorts, false},
+                  {"quorum", &kinds_of_a_quorum, false}, {"sentinel", &kinds_of_a_route, false},
+                  {"cluster", &kinds_of_a_route, true},  {"zk", &kinds_of_zk, false}};
 
 static const struct {
     const char *name;
@@ -31,7 +34,20 @@ static const struct {
 } troubles[] = {
     {"break", TROUBLE_BREAK},       {"kill", TROUBLE_KILL},          {"pause", TROUBLE_PAUSE},
     {"lose", TROUBLE_LOSE},         {"restart", TROUBLE_RESTART},    {"wipe", TROUBLE_WIPE},
-    {"sabotage", TROUBLE_SABOTAGE}, {"failover", TROUBLE_FAIL_OVER}, {"move", TROUBLE_MOVE}};
+    {"sabotage", TROUBLE_SABOTAGE}, {"failover", TROUBLE_FAIL_OVER}, {"move", TROUBLE_MOVE},
+    {"freeze", TROUBLE_FREEZE},     {"one-way", TROUBLE_ONE_WAY},    {"part", TROUBLE_PART},
+    {"back", TROUBLE_BACK},         {"drift", TROUBLE_DRIFT},        {"power", TROUBLE_POWER},
+    {"hang-up", TROUBLE_HANG_UP},   {"own-clock", TROUBLE_OWN_CLOCK}};
+
+/* Words that are no trouble of their own. */
+static const struct {
+    const char *name;
+    size_t field; /* of the plan, a bool; 0: of none */
+} settings[] = {{"none", 0},
+                {"unguarded", offsetof(struct plan, unguarded)},
+                {"everysec", offsetof(struct plan, everysec)},
+                {"java", offsetof(struct plan, java)},
+                {"peers", offsetof(struct plan, peers)}};
 
 static bool choose_topology(struct plan *plan, const char *name) {
     for (size_t i = 0; i < sizeof topologies / sizeof *topologies; i++) {
@@ -43,12 +59,22 @@ static bool choose_topology(struct plan *plan, const char *name) {
     return plan->kinds != NULL;
 }
 
-/* "kill,pause"; "unguarded" is a wrong setting, and "none" none of them. */
+static bool set(struct plan *plan, const char *word) {
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        if (strcmp(settings[i].name, word) != 0)
+            continue;
+        if (settings[i].field != 0)
+            *(bool *)((char *)plan + settings[i].field) = true;
+        return true;
+    }
+    return false;
+}
+
+/* "kill,pause". "unguarded": servers that restart have a vote at once, which is right where they keep their data. */
 static bool choose_troubles(struct plan *plan, char *words) {
     for (char *rest = NULL, *word = strtok_r(words, ",", &rest); word != NULL;
          word = strtok_r(NULL, ",", &rest)) {
-        bool known = strcmp(word, "none") == 0 || strcmp(word, "unguarded") == 0;
-        plan->unguarded |= strcmp(word, "unguarded") == 0;
+        bool known = set(plan, word);
         for (size_t i = 0; i < sizeof troubles / sizeof *troubles; i++) {
             if (strcmp(troubles[i].name, word) == 0) {
                 plan->troubles |= troubles[i].trouble;
@@ -61,23 +87,75 @@ static bool choose_troubles(struct plan *plan, char *words) {
     return true;
 }
 
+/* What the machine must have for it, before the first server is started. */
+static bool is_ready(struct plan *plan) {
+    if (plan->kinds->sessions)
+        zk_need();
+    if ((plan->troubles & (TROUBLE_BACK | TROUBLE_DRIFT)) != 0 &&
+        !step_preload(HF_TEST_STEPPED_CLOCK))
+        return false;
+    if ((plan->troubles & TROUBLE_POWER) != 0 && !power_preload(HF_TEST_SYNCED))
+        return false;
+    if (plan->java && java_build(JAVA_REDISSON) != 0)
+        return false;
+    if (plan->java)
+        plan->jvms[0] = java_start(JAVA_REDISSON);
+    bool all = true;
+    for (size_t i = 0; plan->peers && i < PLAY_PEERS; i++) {
+        plan->actors[i] = peer_actor_new(peer_languages[i]);
+        all &= plan->actors[i] != NULL;
+    }
+    return all;
+}
+
+/* Where its own time of day is to be stepped, the program begins again with that library preloaded, in the directory DIR: there
+ * the library looks for the step. */
+static void preload_this(const struct plan *plan, char **argv) {
+    if ((plan->troubles & TROUBLE_OWN_CLOCK) == 0)
+        return;
+    if (getenv("LD_PRELOAD") != NULL) {
+        unsetenv("LD_PRELOAD"); /* it is not for the servers */
+        return;
+    }
+    setenv("LD_PRELOAD", HF_TEST_STEPPED_CLOCK, 1);
+    if (chdir(argv[6]) == 0)
+        execv("/proc/self/exe", argv);
+    support_die("the lab cannot begin again in %s", argv[6]);
+}
+
+static void free_actors(struct plan *plan) {
+    java_free(plan->jvms[0]);
+    for (size_t i = 0; i < PLAY_PEERS; i++)
+        remote_free(plan->actors[i]);
+}
+
 static int play_history(char **argv) {
     struct plan plan = {.title = argv[3]};
-    if (!choose_topology(&plan, argv[2]) || !choose_troubles(&plan, argv[3])) {
+    char words[256];
+    snprintf(words, sizeof words, "%s", argv[3]);
+    if (!choose_topology(&plan, argv[2]) || !choose_troubles(&plan, words)) {
         fprintf(stderr, "lab: no such topology or trouble: %s %s\n", argv[2], argv[3]);
         return 2;
+    }
+    preload_this(&plan, argv);
+    if (!is_ready(&plan)) {
+        fprintf(stderr, "SKIP: this machine has not all that %s needs\n", argv[3]);
+        return EXIT_SKIPPED;
     }
     plan.duration_ms = strtol(argv[5], NULL, 10) * 1000;
     int status = judge_build(HF_HISTORY_BUILD, HF_HISTORY_DIR);
     if (status != 0)
         return status;
     char *dir = play_run(&plan, (unsigned)strtoul(argv[4], NULL, 10));
+    free_actors(&plan);
     const char *const dirs[] = {dir};
     status = judge("checker", NULL, dirs, 1);
     char command[1024];
     snprintf(command, sizeof command, "mkdir -p '%s' && cp -r '%s'/. '%s'/", argv[6], dir, argv[6]);
     if (system(command) != 0)
         support_die("the history cannot be kept in %s", argv[6]);
+    if ((plan.troubles & TROUBLE_OWN_CLOCK) != 0)
+        unlink("step");
     temp_dir_remove(dir);
     free(dir);
     return status;

@@ -266,4 +266,45 @@ GROUP_CASE(a_hold_that_ran_out_leaves_nothing) {
     hf_lock_free(across);
 }
 
+/* One hold runs out, and its owner wants other values at once, one of them the same. No other owner
+ * has any of them. 200 ms may be too little on a busy machine, but not each time. */
+GROUP_CASE(C380_other_values_of_an_owner_whose_hold_ran_out) {
+    struct world_events events = {0};
+    hf_acquire_options brief = world_wait_for(HF_FOREVER, 400);
+    hf_lock *across = new_values(w->client, "mary peter");
+    assert_int_equal(hf_lock_on_lost(w->lock, world_on_event, &events), HF_OK);
+    int err = HF_ETIMEDOUT;
+    for (int i = 1; i <= 10 && err == HF_ETIMEDOUT; i++) {
+        world_acquire_brief(w->lock, &brief);
+        assert_true(world_wait_atomic(&events.losses, i, HANG_MS));
+        err = hf_lock_acquire_for(across, 200);
+        assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
+    }
+    assert_int_equal(err, HF_OK);
+    assert_true(HOLDS_FOR(group_held_by(w->server, "mary", w->owner), 700));
+    assert_int_equal(hf_lock_release(across), HF_OK);
+    assert_true(world_wait_free(w, HANG_MS));
+    hf_lock_free(across);
+}
+
+/* The same while the server does not answer: the reason that the owner is told is the server. */
+GROUP_CASE_WITH(C381_other_values_while_the_server_is_silent, world_options(),
+                options.cmd_timeout_ms = WORLD_BRIEF_MS) {
+    struct world_events events = {0};
+    hf_acquire_options brief = world_wait_for(HF_FOREVER, 400);
+    hf_lock *across = new_values(w->client, "mary peter");
+    assert_int_equal(hf_lock_on_lost(w->lock, world_on_event, &events), HF_OK);
+    world_acquire_brief(w->lock, &brief);
+    proxy_refuse(w->proxy, true);
+    proxy_cut_all(w->proxy);
+    assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
+    assert_int_equal(hf_lock_acquire_for(across, 3000), HF_EUNREACH);
+    proxy_refuse(w->proxy, false);
+    assert_int_equal(hf_lock_acquire_for(across, HANG_MS), HF_OK);
+    assert_int_equal(hf_lock_release(across), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
+    assert_true(world_wait_free(w, HANG_MS));
+    hf_lock_free(across);
+}
+
 RUN_CASES(world_start_server, world_stop_server)

@@ -45,6 +45,22 @@ WORLD_CASE(every_combination_is_offered_or_refused) {
     assert_int_equal(make(w->client, NULL), HF_OK);
 }
 
+WORLD_CASE(a_name_may_be_a_string) {
+    hf_lock *lock = NULL;
+    hf_lock_options options = HF_LOCK_INIT;
+    size_t len = 0;
+    options.flags = HF_SPIN;
+    assert_int_equal(hf_lock_new_named(w->client, "named", &options, &lock), HF_OK);
+    assert_string_equal(hf_lock_name(lock, &len), "named");
+    assert_int_equal(len, strlen("named"));
+    hf_lock_free(lock);
+    options.flags = HF_SPIN | HF_FENCED;
+    assert_int_equal(hf_lock_new_named(w->client, "named", &options, &lock), HF_ENOTSUP);
+    assert_int_equal(hf_lock_new_named(w->client, NULL, NULL, &lock), HF_EINVAL);
+    assert_int_equal(hf_lock_new_named(w->client, "", NULL, &lock), HF_EINVAL);
+    assert_int_equal(hf_lock_new_named(w->client, "named", NULL, NULL), HF_EINVAL);
+}
+
 /* As 0.1 had it, or mistaken for one another. */
 WORLD_CASE(a_flag_is_no_kind) {
     static const unsigned flags[] = {HF_NONREENTRANT, HF_SPIN, HF_FENCED, HF_COHORT, 5, 6, 7, 8};

@@ -9,6 +9,8 @@
 #include "support/wait.h"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
+#include <netdb.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
@@ -24,7 +26,7 @@ struct lines {
 };
 
 struct journal {
-    struct lines failed, renewals, again, held_up;
+    struct lines failed, renewals, again, held_up, lookups;
     pthread_mutex_t mtx;
     char text[512]; /* of the last that says that a wait is held up */
 };
@@ -48,6 +50,7 @@ static void write_journal(hf_log_level level, const char *message, void *user) {
     note(&journal->renewals, level, message);
     note(&journal->again, level, message);
     note(&journal->held_up, level, message);
+    note(&journal->lookups, level, message);
 }
 
 static void begin_journal(struct journal *journal, hf_options *options) {
@@ -55,6 +58,7 @@ static void begin_journal(struct journal *journal, hf_options *options) {
                                 .renewals.words = "renewal of",
                                 .again.words = "reachable again",
                                 .held_up.words = "is held up",
+                                .lookups.words = "looking up host",
                                 .mtx = PTHREAD_MUTEX_INITIALIZER};
     options->log = write_journal;
     options->log_user = journal;
@@ -110,7 +114,7 @@ CASE(an_outage_is_reported_once) {
 /* ---- At once ---- */
 
 /* Ten minutes would help as little as one attempt does. The name is reserved for this (RFC 6761). */
-static void a_host_that_does_not_exist(const char *url) {
+static void a_host_that_does_not_exist(const char *url, int code, const char *words) {
     struct journal journal;
     hf_options options = HF_OPTIONS_INIT;
     hf_client *client;
@@ -119,18 +123,95 @@ static void a_host_that_does_not_exist(const char *url) {
     assert_int_equal(hf_open(url, &options, &client), HF_OK);
     hf_lock *lock = lock_on(client, "nowhere");
     int64_t start_ms = now_ms();
-    assert_int_equal(hf_lock_acquire(lock), HF_EUNREACH);
+    assert_int_equal(hf_lock_acquire(lock), code);
     assert_true(now_ms() - start_ms < HANG_MS);
-    assert_non_null(strstr(hf_last_error()->text, "looking up host 'nowhere.invalid'"));
+    assert_non_null(strstr(hf_last_error()->text, words));
     assert_int_equal(atomic_load(&journal.held_up.all), 0);
     hf_lock_free(lock);
     hf_close(client);
 }
 
 CASE(a_name_that_does_not_exist_ends_a_wait_at_once) {
-    a_host_that_does_not_exist("redis://nowhere.invalid");
-    a_host_that_does_not_exist("redis-sentinel://nowhere.invalid/name");
-    a_host_that_does_not_exist("redis-cluster://nowhere.invalid");
+    const char *const words = "looking up host 'nowhere.invalid'";
+    a_host_that_does_not_exist("redis://nowhere.invalid", HF_EUNREACH, words);
+    a_host_that_does_not_exist("redis-sentinel://nowhere.invalid/name", HF_EUNREACH, words);
+    a_host_that_does_not_exist("redis-cluster://nowhere.invalid", HF_EUNREACH, words);
+    a_host_that_does_not_exist("zk://nowhere.invalid", HF_EUNREACH, words);
+}
+
+/* Whatever the third server does. */
+CASE(without_the_names_of_a_majority_a_wait_ends_at_once) {
+    struct server *server = server_start(NULL);
+    char urls[512];
+    snprintf(urls, sizeof urls, "redis://nowhere.invalid redis://neither.invalid %s",
+             server_url(server));
+    a_host_that_does_not_exist(urls, HF_ENOQUORUM,
+                               "no such host: nowhere.invalid:6379 neither.invalid:6379");
+    a_host_that_does_not_exist("redis://nowhere.invalid redis://neither.invalid redis://a.invalid",
+                               HF_ENOQUORUM, "no such host: nowhere.invalid:6379 neither");
+    server_free(server);
+}
+
+/* ---- A name that has led to a server ---- */
+
+static atomic_bool resolves;
+
+/* The libraries' resolver, but for one name. */
+int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+                struct addrinfo **ret) {
+    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+    if (node == NULL || strcmp(node, "sometimes.invalid") != 0)
+        return real(node, service, hints, ret);
+    return atomic_load(&resolves) ? real("127.0.0.1", service, hints, ret) : EAI_NONAME;
+}
+
+static void *acquire_and_release(void *lock) {
+    return hf_lock_acquire(lock) == HF_OK && hf_lock_release(lock) == HF_OK ? lock : NULL;
+}
+
+/* The servers stop, and with them goes their name: who waits gets the lock when they are back. */
+static void a_name_that_goes_away(int count) {
+    const struct server_options tcp = {.tcp = true};
+    struct server *servers[3];
+    struct journal journal;
+    hf_options options = HF_OPTIONS_INIT;
+    hf_client *client;
+    pthread_t thread;
+    void *acquired;
+    char urls[512] = "";
+    for (int i = 0; i < count; i++) {
+        servers[i] = server_start(&tcp);
+        size_t len = strlen(urls);
+        snprintf(urls + len, sizeof urls - len, "%sredis://sometimes.invalid:%d", i > 0 ? " " : "",
+                 server_port(servers[i]));
+    }
+    begin_journal(&journal, &options);
+    options.connect_timeout_ms = 10 * HANG_MS;
+    options.restart_guard_ms = count > 1 ? 0 : options.restart_guard_ms;
+    atomic_store(&resolves, true);
+    assert_int_equal(hf_open(urls, &options, &client), HF_OK);
+    hf_lock *lock = lock_on(client, "sometimes");
+    assert_non_null(acquire_and_release(lock));
+    atomic_store(&resolves, false);
+    for (int i = 0; i < count; i++)
+        server_kill(servers[i]);
+    assert_int_equal(pthread_create(&thread, NULL, acquire_and_release, lock), 0);
+    assert_true(wait_lines(&journal.lookups, 2 * count));
+    for (int i = 0; i < count; i++)
+        server_restart(servers[i]);
+    atomic_store(&resolves, true);
+    pthread_join(thread, &acquired);
+    assert_ptr_equal(acquired, lock);
+    hf_lock_free(lock);
+    hf_close(client);
+    for (int i = 0; i < count; i++)
+        server_free(servers[i]);
+}
+
+CASE(a_name_that_was_there_is_waited_for) {
+    a_name_that_goes_away(1);
+    a_name_that_goes_away(3);
 }
 
 /* ---- In true words ---- */

@@ -308,6 +308,42 @@ CASE(R10_every_error_has_a_code_a_name_and_a_text) {
     }
 }
 
+/* An error of `code` as one line in a buffer of `size`. */
+static const char *line_of(int code, const char *node, const char *text, char *line, size_t size) {
+    hf_error error = {.code = code};
+    snprintf(error.node, sizeof error.node, "%s", node);
+    snprintf(error.text, sizeof error.text, "%s", text);
+    return hf_error_format(&error, line, size);
+}
+
+CASE(R10_an_error_is_one_line) {
+    char line[HF_ERROR_FORMAT_MAX], longest[HF_ERROR_FORMAT_MAX], few[8] = "unused";
+    assert_string_equal(line_of(HF_EUNREACH, "db:6379", "Connection refused", line, sizeof line),
+                        "HF_EUNREACH at db:6379: the server cannot be reached: Connection refused");
+    assert_string_equal(line_of(HF_EBUSY, "", hf_strerror(HF_EBUSY), line, sizeof line),
+                        "HF_EBUSY: another owner holds the lock");
+    assert_string_equal(line_of(-999, "", "", line, sizeof line),
+                        "HF_E?: not an error code of this library");
+    memset(longest, 'x', sizeof longest);
+    longest[sizeof longest - 1] = '\0';
+#define LENGTH(name, number, text)                                                                 \
+    line_of(name, longest, longest, line, sizeof line);                                            \
+    assert_true(strlen(line) < sizeof line - 1); /* not cut */
+    HF_ERRORS(LENGTH)
+#undef LENGTH
+    assert_string_equal(line_of(HF_EBUSY, "", "", few, sizeof few), "HF_EBUS");
+    assert_string_equal(hf_error_format(NULL, few, 0), "");
+    assert_string_equal(few, "HF_EBUS");
+
+    hf_client *client = NULL;
+    assert_int_equal(hf_open("redis://[broken", NULL, &client), HF_EINVAL);
+    hf_error before = *hf_last_error();
+    hf_error_format(NULL, line, sizeof line);
+    assert_non_null(strstr(line, "HF_EINVAL: invalid argument: "));
+    assert_non_null(strstr(line, before.text));
+    assert_memory_equal(hf_last_error(), &before, sizeof before);
+}
+
 CASE(R13_no_output_no_handlers_no_sigpipe) {
     server_redis_only(world_server(), "CLIENT KILL");
     struct world w = {.server = server_start(NULL)};

@@ -54,7 +54,7 @@ venv() {
 pytest() {
     local version=$1
     shift
-    PYTHONPATH=$HF_BUILD_DIR/python PYTHONDONTWRITEBYTECODE=1 "$place/$version/bin/python" -m pytest -q -rs --timeout 100 \
+    PYTHONPATH=$HF_BUILD_DIR/python PYTHONDONTWRITEBYTECODE=1 "$place/$version/bin/python" -m pytest -q -rs --timeout 400 \
         -p no:cacheprovider -p no:asyncio -c "$HF_SOURCE_DIR/pyproject.toml" --rootdir "$HF_SOURCE_DIR" "$@"
 }
 

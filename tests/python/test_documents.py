@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from conftest import wait_until
+from conftest import HANG_S, wait_until
 
 TOP = Path(os.environ.get("HF_SOURCE_DIR", Path(__file__).parents[2]))
 DOCUMENT = (TOP / "docs/python.md").read_text()
@@ -32,7 +32,7 @@ def test_block(server, number, tmp_path):
     path = tmp_path / "block.py"
     path.write_text(program)
     done = subprocess.run(
-        [sys.executable, "-X", "dev", path], env=environment(server), capture_output=True, text=True, timeout=60
+        [sys.executable, "-X", "dev", path], env=environment(server), capture_output=True, text=True, timeout=HANG_S
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Warning" not in done.stderr, done.stderr
@@ -50,7 +50,7 @@ def test_document_names_every_exception_and_kind():
 def run_example(server, name, *args):
     path = TOP / "examples/python" / name
     done = subprocess.run(
-        [sys.executable, path, *args], env=environment(server), capture_output=True, text=True, timeout=60
+        [sys.executable, path, *args], env=environment(server), capture_output=True, text=True, timeout=HANG_S
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -4,7 +4,6 @@ that Python reaches all of it."""
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import random
 import socket
@@ -57,7 +56,7 @@ def test_waiter_gets_it_after_the_release(client, other, kind):
         thread.start()
         wait_until(lambda: other.stats()["waits"] == 1)
         assert not got.is_set()
-    thread.join(60)
+    thread.join(HANG_S)
     assert got.is_set()
 
 
@@ -186,7 +185,7 @@ def test_latch(client, other):
     latch.count_down()
     assert latch.count() == 1
     latch.count_down()
-    thread.join(60)
+    thread.join(HANG_S)
     assert opened == [True]
     latch.try_set(1)
     assert latch.delete()
@@ -248,7 +247,8 @@ def is_zookeeper(port):
 
 
 def test_zookeeper(zookeeper):
-    with holdfast.Client(zookeeper, connect_timeout=60) as ours, holdfast.Client(zookeeper) as theirs:
+    patient = {"connect_timeout": HANG_S, "command_timeout": HANG_S}
+    with holdfast.Client(zookeeper, **patient) as ours, holdfast.Client(zookeeper, **patient) as theirs:
         with ours.lock("x") as lock:
             assert lock.owned()
             assert not theirs.lock("x").acquire(blocking=False)
@@ -443,23 +443,23 @@ def test_calls_after_close(server):
 def test_close_ends_the_waits_of_busy_threads(server):
     for _ in range(5):
         client = holdfast.Client(server.url)
-        ended, count = [], itertools.count()
+        ended, turns = [], []
 
-        def work(client=client, ended=ended, count=count):
+        def work(client=client, ended=ended, turns=turns):
             try:
                 while True:
                     with client.lock("x"):
-                        next(count)
+                        turns.append(1)
             except holdfast.ClosedError:
                 ended.append(1)
 
         threads = [threading.Thread(target=work) for _ in range(6)]
         for thread in threads:
             thread.start()
-        wait_until(lambda count=count: next(count) > 10)
+        wait_until(lambda turns=turns: len(turns) > 10)
         client.close()
         for thread in threads:
-            thread.join(60)
+            thread.join(HANG_S)
         assert len(ended) == 6
         server.redis.delete("x")
 
@@ -469,10 +469,10 @@ def test_close_ends_the_waits_of_busy_threads(server):
 
 def test_listening(client, other):
     with client.listen("x") as listener:
-        assert listener.get(60).kind is holdfast.NewsKind.LISTENING
+        assert listener.get(HANG_S).kind is holdfast.NewsKind.LISTENING
         with other.lock("x"):
             pass
-        news = listener.get(60)
+        news = listener.get(HANG_S)
         assert (news.kind, news.name) == (holdfast.NewsKind.RELEASED, b"x")
     assert [n for n in listener if n is not None] == []
 

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import holdfast
-from conftest import WATCHDOG, wait_until
+from conftest import HANG_S, WATCHDOG, losses, wait_until
 
 
 def delete(server, client, name):
@@ -30,7 +30,7 @@ def test_loss_is_an_event_and_an_exception(server, end):
             assert not lock.lost
             assert not lock.lost.wait(0.01)
             end(server, other, "x")
-            assert lock.lost.wait(60)
+            assert lock.lost.wait(HANG_S)
             assert lock.lost.is_set()
             assert lock.remaining == 0
             with pytest.raises(holdfast.LockLostError):
@@ -47,9 +47,9 @@ def test_loss_is_a_callback(server):
         lock = client.lock("x", on_lost=events.append)
         lock.acquire()
         server.redis.delete("x")
-        wait_until(lambda: events, "the callback")
-        assert (events[0].kind, events[0].lock) == ("lost", lock)
-        assert events[0].reason
+        (loss,) = wait_until(lambda: losses(events), "the callback")
+        assert loss.lock is lock
+        assert loss.reason
         with pytest.raises(holdfast.LockLostError):
             lock.release()
         with pytest.raises(holdfast.LockNotOwnedError):
@@ -87,7 +87,7 @@ def test_quiet_release(server, caplog):
 def test_fixed_lease_ends(client):
     lock = client.lock("x", timeout=1.0)
     lock.acquire()
-    assert lock.lost.wait(60)
+    assert lock.lost.wait(HANG_S)
     wait_until(lambda: not lock.locked(), "the end of the lease at the server, which is a little later")
 
 
@@ -98,8 +98,8 @@ def test_lost_permits_call_back(server):
         permits.try_set(1)
         (one,) = permits.acquire()
         server.redis.flushall()
-        wait_until(lambda: events, "the callback")
-        assert (events[0].kind, events[0].permit_id, events[0].lock) == ("lost", one, permits)
+        (loss,) = wait_until(lambda: losses(events), "the callback")
+        assert (loss.permit_id, loss.lock) == (one, permits)
 
 
 def test_callback_that_raises_is_logged(server, caplog):

@@ -41,11 +41,8 @@ def run(*command, **options):
     return done.stdout
 
 
-def header_version():
-    lines = (TOP / "include/holdfast/holdfast.h").read_text().splitlines()
-    words = [line.split() for line in lines if line.startswith("#define HF_VERSION_")]
-    number = {w[1]: w[2] for w in words}
-    return ".".join(number[f"HF_VERSION_{part}"] for part in ("MAJOR", "MINOR", "PATCH"))
+def version(*form):
+    return run(TOP / "scripts/version", *form).strip()
 
 
 def interpreters():
@@ -90,7 +87,7 @@ def wheel(tools, sdist, tmp_path_factory):
 
 
 def test_sdist_is_small_and_of_this_version(sdist):
-    assert sdist.name == f"holdfast-{header_version()}.tar.gz"
+    assert sdist.name == f"holdfast-{version('--python')}.tar.gz"
     assert sdist.stat().st_size < 3_000_000
     names = run("tar", "tzf", sdist)
     assert "/tests/" not in names
@@ -99,7 +96,7 @@ def test_sdist_is_small_and_of_this_version(sdist):
 
 
 def test_wheel_is_for_every_interpreter(wheel):
-    assert wheel.name.startswith(f"holdfast-{header_version()}-cp311-abi3-linux")
+    assert wheel.name.startswith(f"holdfast-{version('--python')}-cp311-abi3-linux")
     names = zipfile.ZipFile(wheel).namelist()
     assert {"holdfast/_core.abi3.so", "holdfast/py.typed", "holdfast/_core.pyi"} <= set(names)
     assert not [name for name in names if name.endswith((".c", ".h", ".a"))]
@@ -114,17 +111,17 @@ def repaired(tools, wheel, tmp_path_factory):
     return made
 
 
-@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13", "3.14"])
-def test_wheel_in_a_clean_environment(server, repaired, tmp_path, version):
-    if version not in interpreters():
-        pytest.skip(f"Python {version} is not installed")
+@pytest.mark.parametrize("number", ["3.11", "3.12", "3.13", "3.14"])
+def test_wheel_in_a_clean_environment(server, repaired, tmp_path, number):
+    if number not in interpreters():
+        pytest.skip(f"Python {number} is not installed")
     assert "manylinux" in repaired.name
-    run(interpreters()[version], "-m", "venv", tmp_path / "v")
+    run(interpreters()[number], "-m", "venv", tmp_path / "v")
     run(tmp_path / "v/bin/pip", "install", "-q", "--no-index", repaired)
     out = run(tmp_path / "v/bin/python", "-c", PROGRAM, server.url, cwd=tmp_path)
-    assert out == f"True {header_version()}\n"
+    assert out == f"True {version()}\n"
     tool = tmp_path / "v/bin/holdfast"
-    assert header_version() in run(tool, "--version")
+    assert version() in run(tool, "--version")
     assert run(tool, "-u", server.url, "run", "x", "echo", "inside") == "inside\n"
 
 
@@ -142,7 +139,7 @@ def test_a_compiler_is_enough(server, sdist, tmp_path):
     environment = os.environ | {"PKG_CONFIG_LIBDIR": str(tmp_path), "PKG_CONFIG_PATH": ""}
     run(sys.executable, "-m", "venv", tmp_path / "v")
     run("nice", "-n", "5", tmp_path / "v/bin/pip", "install", "-q", sdist, env=environment)
-    assert run(tmp_path / "v/bin/python", "-c", PROGRAM, server.url, cwd=tmp_path) == f"True {header_version()}\n"
+    assert run(tmp_path / "v/bin/python", "-c", PROGRAM, server.url, cwd=tmp_path) == f"True {version()}\n"
     assert not (tmp_path / "v/bin/holdfast").exists()
     (module,) = (tmp_path / "v").rglob("_core.abi3.so")
     linked = run("ldd", module)

@@ -11,7 +11,7 @@ import redis.asyncio
 
 import holdfast
 import holdfast.redis
-from conftest import Server
+from conftest import HANG_S, Server
 
 
 def ours(server, name="x", **options):
@@ -19,8 +19,8 @@ def ours(server, name="x", **options):
 
 
 def test_each_waits_for_the_other(server):
-    theirs = server.redis.lock("x", timeout=1000, blocking_timeout=60, thread_local=False)
-    lock = ours(server, blocking_timeout=60)
+    theirs = server.redis.lock("x", timeout=1000, blocking_timeout=HANG_S, thread_local=False)
+    lock = ours(server, blocking_timeout=HANG_S)
     for first, second in ((theirs, lock), (lock, theirs)):
         got = threading.Event()
 
@@ -35,7 +35,7 @@ def test_each_waits_for_the_other(server):
         thread = threading.Thread(target=wait)
         thread.start()
         first.release()
-        thread.join(60)
+        thread.join(HANG_S)
         assert got.is_set()
 
 
@@ -92,7 +92,7 @@ def new_server(tmp_path):
 def test_asyncio_twin(server):
     async def scene():
         client = redis.asyncio.Redis(unix_socket_path=server.socket)
-        lock = client.lock("x", lock_class=holdfast.redis.AsyncLock, blocking_timeout=60)
+        lock = client.lock("x", lock_class=holdfast.redis.AsyncLock, blocking_timeout=HANG_S)
         async with lock:
             assert await client.get("x") == lock.local.token
             theirs = server.redis.lock("x", timeout=1000)
@@ -110,4 +110,4 @@ def test_asyncio_twin(server):
         await lock.client.aclose()
         await client.aclose()
 
-    asyncio.run(asyncio.wait_for(scene(), 60))
+    asyncio.run(asyncio.wait_for(scene(), HANG_S))

@@ -40,6 +40,17 @@ static void set_clock(struct server *server, int64_t step_ms, int64_t slew_ppm) 
     close(fd);
 }
 
+/* The library looks for the file in the working directory, which the caller has for itself. */
+void step_this(int64_t step_ms) {
+    struct stepped_clock clock = {step_ms * 1000, 0, 0};
+    bool is_new = access("step", F_OK) != 0;
+    int fd = open(is_new ? "step.new" : "step", O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd < 0 || pwrite(fd, &clock, sizeof clock, 0) != (ssize_t)sizeof clock ||
+        (is_new && rename("step.new", "step") != 0))
+        support_die("the time of day cannot be stepped: %s", strerror(errno));
+    close(fd);
+}
+
 struct wanted_time {
     struct server *server;
     int64_t step_ms;

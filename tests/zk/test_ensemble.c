@@ -10,6 +10,7 @@
 #include "support/random.h"
 #include "zk/scene.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,6 +43,53 @@ static int make_whole(void **state) {
 static void bring_back(int member) {
     zk_launch(zk_member(ensemble, member));
     zk_wait_whole(ensemble);
+}
+
+/* ---- A server that is behind ----------------------------------------------------------------- */
+
+struct count_down {
+    hf_latch *latch;
+    atomic_int err;
+};
+
+static void *count_down(void *arg) {
+    struct count_down *call = arg;
+    atomic_store(&call->err, hf_latch_count_down(call->latch));
+    return NULL;
+}
+
+static bool is_counted(void *arg) {
+    struct count_down *call = arg;
+    return atomic_load(&call->err) != 1;
+}
+
+/* It has not heard that the latch is closed. */
+CASE_AROUND(C382_a_count_down_at_a_server_that_is_behind, make_whole, NULL) {
+    int leader = zk_wait_whole(ensemble), behind = leader == 0 ? 1 : 0;
+    hf_client *client = scene_client(zk_url(zk_member(ensemble, leader)), SURVIVES_MS);
+    hf_client *late = scene_client(zk_url(zk_member(ensemble, behind)), SURVIVES_MS);
+    hf_latch *latch;
+    struct count_down call = {.err = 1};
+    pthread_t thread;
+    bool set = false;
+    int64_t count = 0;
+    assert_hf(HF_OK, hf_latch_new(client, "behind", &latch));
+    assert_hf(HF_OK, hf_latch_new(late, "behind", &call.latch));
+    assert_hf(HF_OK, hf_latch_count_down(call.latch)); /* it is connected */
+    zk_cut(ensemble, behind);
+    assert_hf(HF_OK, hf_latch_try_set(latch, 2, &set));
+    assert_true(set);
+    assert_int_equal(pthread_create(&thread, NULL, count_down, &call), 0);
+    assert_false(wait_until(is_counted, &call, 300));
+    zk_join(ensemble, behind);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_hf(HF_OK, atomic_load(&call.err));
+    assert_hf(HF_OK, hf_latch_count(latch, &count));
+    assert_int_equal(count, 1);
+    hf_latch_free(latch);
+    hf_latch_free(call.latch);
+    hf_close(client);
+    hf_close(late);
 }
 
 /* ---- Servers that die ------------------------------------------------------------------------ */

@@ -5,10 +5,13 @@
 #include "support/case.h"
 #include "zk/scene.h"
 
+#include <dlfcn.h>
+#include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 /* ---- A holder in another process ------------------------------------------------------------- */
@@ -168,6 +171,46 @@ CASE_AROUND(a_server_that_comes_back, scene_heal, NULL) {
     hf_lock_free(wanted);
     hf_close(client);
     hf_close(rival);
+}
+
+static atomic_bool resolves;
+static atomic_int failed_lookups;
+
+/* The library's resolver, but for one name. */
+int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
+                struct addrinfo **ret) {
+    int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+    *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+    if (node == NULL || strcmp(node, "sometimes.invalid") != 0)
+        return real(node, service, hints, ret);
+    if (atomic_load(&resolves))
+        return real("127.0.0.1", service, hints, ret);
+    atomic_fetch_add(&failed_lookups, 1);
+    return EAI_NONAME;
+}
+
+static bool have_lookups_failed(void *unused) {
+    (void)unused;
+    return atomic_load(&failed_lookups) >= 3;
+}
+
+/* A name that has led to a server may do so again, so its absence ends no wait. */
+CASE_AROUND(a_name_that_goes_away_is_waited_for, scene_heal, NULL) {
+    char url[64];
+    snprintf(url, sizeof url, "zk://sometimes.invalid:%d", proxy_port(scene.proxy));
+    atomic_store(&resolves, true);
+    hf_client *client = scene_client(url, SURVIVES_MS);
+    hf_lock *lock = scene_lock(client, HF_PLAIN, "sometimes");
+    assert_hf(HF_OK, hf_lock_acquire(lock));
+    assert_hf(HF_OK, hf_lock_release(lock));
+    atomic_store(&resolves, false);
+    (void)proxy_cut_all(scene.proxy);
+    hf_op *op = scene_acquire_start(lock);
+    assert_true(wait_until(have_lookups_failed, NULL, HANG_MS));
+    atomic_store(&resolves, true);
+    assert_hf(HF_OK, hf_lock_release_as(lock, scene_acquired(op)));
+    hf_lock_free(lock);
+    hf_close(client);
 }
 
 /* The holder learns that its session is gone, at its end: a server that knows less than we have seen says nothing. Who

@@ -625,8 +625,14 @@ void hfi_hold_expired_release_at_locked(struct hfi_hold *hold, int64_t at_ms) {
     hold->expired_release_at_ms = at_ms;
 }
 
+bool hfi_hold_await_expired_release_locked(struct hfi_hold *hold) {
+    if (hold->releasing_expired && hold->active == NULL)
+        hold->release_awaited = true;
+    return hold->release_awaited;
+}
+
 void hfi_hold_expired_release_ended_locked(struct hfi_hold *hold) {
-    hold->releasing_expired = false;
+    hold->releasing_expired = hold->release_awaited = false;
 }
 
 /* ---- Turns ---- */

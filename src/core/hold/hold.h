@@ -145,6 +145,7 @@ struct hfi_hold {
     bool silent;            /* the server did not answer (as opposed to: we stopped waiting) */
     bool releasing_expired; /* the keeper releases the residue, or is about to */
     int64_t expired_release_at_ms; /* when it begins with that */
+    bool release_awaited;          /* an overlapping acquire waits for that, so it begins at once */
     /* a copy of an earlier command may act until then: send nothing before */
     int64_t quiet_until_ms;
 
@@ -255,7 +256,9 @@ bool hfi_hold_overlaps(const struct hfi_hold *hold, const struct hfi_kind *kind,
 enum hfi_entanglement {
     HFI_APART,
     HFI_ENDING, /* another hold may still have a residue, but not for long */
-    HFI_HELD    /* another hold is held, or is being acquired */
+    /* the same, but the server has not answered the command that ends it */
+    HFI_ENDING_UNANSWERED,
+    HFI_HELD /* another hold is held, or is being acquired */
 };
 /* Whether another hold of the operation's owner overlaps the lock it wants. If not, the operation
  * has claimed the lock: other acquires of this owner find that claim. */
@@ -375,8 +378,10 @@ void hfi_hold_await_answer_locked(struct hfi_hold *hold);
 void hfi_hold_hand_on_locked(struct hfi_hold *hold, int64_t quiet_until_ms);
 /* Before this time nothing may be sent for a possession that begins, with a fixed lease or not. */
 int64_t hfi_hold_quiet_until_locked(struct hfi_hold *hold, bool fixed_lease);
-/* at: the keeper releases the residue from `at_ms` on. ended: it has done so, or need not. */
+/* at: the keeper releases the residue from `at_ms` on. await: an overlapping acquire waits for that
+ * release; true: it has not begun. ended: it has done so, or need not. */
 void hfi_hold_expired_release_at_locked(struct hfi_hold *hold, int64_t at_ms);
+bool hfi_hold_await_expired_release_locked(struct hfi_hold *hold);
 void hfi_hold_expired_release_ended_locked(struct hfi_hold *hold);
 
 /* ---- Turns ---- */

@@ -6,7 +6,7 @@
  * overlap. All holds of one stem are in one shard, and an acquire first checks those of its owner.
  * If none is in the way, the acquire claims its lock: until the operation ends, other acquires of
  * the same owner find the claim. A hold that is being released, settled or expired is in the way,
- * too, but not for long.
+ * too, but not for long: the release of what an expired hold has left begins at once.
  *
  * Guarded by the shard. Only kinds that overlap walk through its holds.
  */
@@ -38,11 +38,16 @@ static enum hfi_entanglement state_of_locked(const struct hfi_hold *hold) {
         active != NULL && active->verb->waits && !active->claims && !hfi_hold_is_settling(hold);
     bool ends = hold->count > 0 || hfi_hold_has_residue(hold) || hold->releasing_expired ||
                 hold->quiet_until_ms > hfi_now_ms() || (active != NULL && !acquires);
-    return ends ? HFI_ENDING : HFI_APART;
+    if (!ends)
+        return HFI_APART;
+    bool unanswered = active != NULL && hfi_hold_is_settling(hold) && hold->silent &&
+                      atomic_load(&active->call_status.stalled_since_ms) != 0;
+    return unanswered ? HFI_ENDING_UNANSWERED : HFI_ENDING;
 }
 
 enum hfi_entanglement hfi_overlap_claim_locked(struct hf_op *op) {
     enum hfi_entanglement worst = HFI_APART;
+    bool waits_for_release = false;
     struct hfi_hold *hold, *next;
     for (hold = hfi_hold_first_locked(op->shard); hold != NULL; hold = next) {
         next = hfi_hold_next_locked(hold);
@@ -51,7 +56,10 @@ enum hfi_entanglement hfi_overlap_claim_locked(struct hf_op *op) {
             continue;
         enum hfi_entanglement state = state_of_locked(hold);
         worst = state > worst ? state : worst;
+        waits_for_release |= hfi_hold_await_expired_release_locked(hold);
     }
     op->claims = worst == HFI_APART;
+    if (waits_for_release)
+        hfi_task_post(op->core->watchdog, HFI_WATCHDOG_RELEASE_AWAITED);
     return worst;
 }

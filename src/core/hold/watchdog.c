@@ -159,6 +159,8 @@ static void run(struct hfi_task *task, unsigned events) {
         hfi_parts_check(core);
     if (events & HFI_WATCHDOG_EXPIRED_RELEASE)
         hfi_expired_release_check(core);
+    if (events & HFI_WATCHDOG_RELEASE_AWAITED)
+        hfi_expired_release_hasten(core);
 }
 
 /* Threads may keep a reference to the task after the client is gone, so its memory must not come

@@ -72,11 +72,11 @@ static bool must_queue_locked(struct hf_op *op) {
 
 /* The wait ended before this owner's earlier command could be settled. If that was the extension of
  * a lock that it holds, there is nothing to give back: a release would free the lock. */
-static void fail_unsettled(struct hf_op *op) {
+static void fail_unsettled(struct hf_op *op, bool unanswered) {
     hf_error error;
     hfi_error_clear(&error);
     pthread_mutex_lock(&op->shard->mtx);
-    bool silent = op->hold->silent, held = op->hold->count > 0;
+    bool silent = op->hold->silent || unanswered, held = op->hold->count > 0;
     pthread_mutex_unlock(&op->shard->mtx);
     int err = silent ? HF_EUNREACH : HF_ETIMEDOUT;
     if (silent)
@@ -89,13 +89,14 @@ static void fail_unsettled(struct hf_op *op) {
         hfi_op_complete_unsettled(op, err, silent ? &error : NULL, op->core->watchdog_ms);
 }
 
-/* A copy of this owner's earlier command may still act: nothing is sent before `until_ms`. */
-static bool keep_quiet(struct hf_op *op, int64_t until_ms) {
+/* A copy of this owner's earlier command may still act: nothing is sent before `until_ms`. If
+ * `unanswered`, the server is the reason. */
+static bool keep_quiet(struct hf_op *op, int64_t until_ms, bool unanswered) {
     int64_t now_ms = hfi_now_ms();
     if (now_ms >= until_ms)
         return false;
     if (now_ms >= op->deadline_ms) {
-        fail_unsettled(op);
+        fail_unsettled(op, unanswered);
         return true;
     }
     op->state = HFI_OP_QUEUED;
@@ -129,8 +130,8 @@ static bool is_entangled(struct hf_op *op) {
     pthread_mutex_unlock(&op->shard->mtx);
     if (entanglement == HFI_HELD)
         refuse_deadlock(op, "this owner already holds some of these values, together with others");
-    else if (entanglement == HFI_ENDING)
-        return keep_quiet(op, hfi_now_ms() + ENDING_MS);
+    else if (entanglement != HFI_APART)
+        return keep_quiet(op, hfi_now_ms() + ENDING_MS, entanglement == HFI_ENDING_UNANSWERED);
     return entanglement == HFI_HELD;
 }
 
@@ -172,7 +173,7 @@ static void acquire_go(struct hf_op *op) {
     int64_t quiet_until_ms = 0;
     if (reports_loss(op, &quiet_until_ms) || hfi_op_refuses_lease(op) || refuses_acks(op))
         return;
-    if (keep_quiet(op, quiet_until_ms) || is_entangled(op))
+    if (keep_quiet(op, quiet_until_ms, false) || is_entangled(op))
         return;
     pthread_mutex_lock(&op->shard->mtx);
     bool again = hold->count > 0 && !op->kind->reentrant;

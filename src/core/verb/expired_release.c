@@ -11,8 +11,10 @@
  * is limited. The residue of a hold that was lost, but not by its lease, is released at once.
  *
  * The same owner may acquire again meanwhile: the operation then yields, like any settlement, and
- * the acquire takes over what is there. A renewal that arrives after the release finds nothing, so
- * there is nothing to wait for. Permits have no turns, and their ids are never used again.
+ * the acquire takes over what is there. An acquire of an overlapping lock cannot take it over. It
+ * waits for the release, which then begins at once. A renewal that arrives after the release finds
+ * nothing, so there is nothing to wait for. Permits have no turns, and their ids are never used
+ * again.
  *
  * Everything here runs on the keeper's thread; a hold's state belongs to its shard.
  */
@@ -194,6 +196,27 @@ static void put_off(struct hfi_hold *hold) {
     hfi_hold_expired_release_at_locked(hold, hfi_now_ms() + AGAIN_MS);
     pthread_mutex_unlock(&hold->shard->mtx);
     hfi_list_push_back(&hold->core->expired_release.holds, &hold->expired_link);
+}
+
+static bool is_awaited(struct hfi_hold *hold) {
+    pthread_mutex_lock(&hold->shard->mtx);
+    bool awaited = hold->release_awaited;
+    if (awaited)
+        hfi_hold_expired_release_at_locked(hold, hfi_now_ms());
+    pthread_mutex_unlock(&hold->shard->mtx);
+    return awaited;
+}
+
+void hfi_expired_release_hasten(struct hfi_core *core) {
+    struct hfi_link *next, *link = core->expired_release.holds.next;
+    for (; link != &core->expired_release.holds; link = next) {
+        next = link->next;
+        if (!is_awaited(HFI_CONTAINER(link, struct hfi_hold, expired_link)))
+            continue;
+        hfi_list_remove(link);
+        hfi_list_push_front(&core->expired_release.holds, link);
+    }
+    hfi_expired_release_begin(core);
 }
 
 void hfi_expired_release_begin(struct hfi_core *core) {

@@ -324,6 +324,10 @@ static void decide(struct hfi_request *request, const struct hfi_tally *tally) {
         fail(request, tally->refusal);
         return;
     }
+    if (hfi_tally_is_hopeless(request, tally)) {
+        fail(request, HF_ENOQUORUM);
+        return;
+    }
     if (tally->answered < majority) {
         retry(request);
         return;
@@ -486,6 +490,7 @@ void hfi_acquire_begin(struct hfi_request *request) {
     for (size_t i = 0; i < quorum->len; i++) {
         ballot->member_votes[i].answer = HFI_UNASKED;
         ballot->member_votes[i].code = HF_EUNREACH;
+        ballot->member_votes[i].hopeless = false;
     }
     request->acquire.one_attempt = request->deadline_ms <= request->start_ms;
     request->acquire.answered_ms = request->start_ms;

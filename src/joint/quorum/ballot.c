@@ -157,6 +157,7 @@ static void keep_cause(struct hfi_ballot *ballot, const struct hfi_member_op *me
 static void asked(struct hfi_ballot *ballot, const struct hfi_member_op *member_op) {
     struct hfi_member_vote *member_vote = &ballot->member_votes[member_op->index];
     member_vote->code = member_op->code == HF_ETIMEDOUT ? HF_EBUSY : member_op->code;
+    member_vote->hopeless = member_op->hopeless;
     member_vote->known = member_op->code == HF_EBUSY;
     if (member_op->code == HF_OK && !keeps(ballot, member_op->index)) {
         member_vote->answer = HFI_UNASKED;
@@ -184,6 +185,7 @@ static void renewed(struct hfi_ballot *ballot, const struct hfi_member_op *membe
     } else if (member_op->code == HF_ELOST || member_op->code == HF_ENOTOWNER) {
         member_vote->answer = HFI_UNASKED;
         member_vote->code = member_op->code;
+        member_vote->hopeless = false;
         hfi_votes_gone(&ballot->votes, member_op->index, hfi_now_ms(),
                        hfi_member_up_since_ms(member_op->member));
     }

@@ -1,5 +1,5 @@
 /* What an error says about each server: "2 of 5 granted, 3 needed; busy: c:6379; no answer:
- * e:6379". On the keeper's thread. */
+ * d:6379; no such host: e:6379". On the keeper's thread. */
 #include "joint/quorum/quorum_impl.h"
 
 #include <stdarg.h>
@@ -20,6 +20,8 @@ static const char *list_of(const struct hfi_ballot *ballot, size_t i) {
     if (ballot->votes.of[i].held)
         return NULL;
     /* the last answer, since between two attempts no server is asked */
+    if (member_vote->hopeless)
+        return "no such host";
     switch (member_vote->code) {
     case HF_EBUSY:
         return "busy";

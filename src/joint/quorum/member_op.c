@@ -17,6 +17,7 @@ static void completed(struct hf_op *op, const hf_result *result, void *user) {
     const struct hfi_call *call = op->call;
     member_op->code = result->code;
     member_op->error = result->error;
+    member_op->hopeless = result->code == HF_EUNREACH && call != NULL && call->hopeless;
     member_op->value = result->value;
     if (result->code == HF_OK) {
         member_op->token = call->token;

@@ -118,7 +118,8 @@ struct hfi_member_op {
     int64_t began_us, lease_ms, token_wish;
     uint64_t round; /* of its ballot, when it began */
     bool waits;
-    bool again; /* resent, because the first acquire reported an old loss */
+    bool again;    /* resent, because the first acquire reported an old loss */
+    bool hopeless; /* failed, because the server's host name does not exist */
     int code;
     hf_error error;
     int64_t value, token, sent_ms;
@@ -162,6 +163,7 @@ struct hfi_member_vote {
     enum hfi_answer answer;          /* of this attempt */
     /* Its last answer, of this attempt or an earlier one; HF_EUNREACH: none. */
     int code;
+    bool hopeless;            /* with `code`: its host name does not exist */
     uint64_t asked_round;     /* the round in which it was last asked */
     uint64_t proved_round;    /* the round of its last proof */
     uint64_t unwilling_round; /* in that round it did not fulfil the token wish */
@@ -336,6 +338,7 @@ void hfi_round_begin(struct hfi_ballot *ballot, struct hfi_round *round);
 struct hfi_tally {
     size_t answered;     /* granted or busy */
     size_t refused;      /* with an error that waiting does not cure */
+    size_t hopeless;     /* no answer, because the host name does not exist */
     size_t pending;      /* no answer yet */
     size_t pending_fast; /* of these, from servers not known to be slow */
     int refusal;
@@ -344,6 +347,7 @@ struct hfi_tally {
 int64_t hfi_doubled_us(int64_t us, unsigned times, int64_t most_us); /* exponential back-off */
 struct hfi_tally hfi_tally_of(const struct hfi_ballot *ballot);
 bool hfi_tally_is_open(const struct hfi_request *request, const struct hfi_tally *tally);
+bool hfi_tally_is_hopeless(const struct hfi_request *request, const struct hfi_tally *tally);
 int64_t hfi_tally_grace_us(const struct hfi_request *request, bool open);
 bool hfi_tally_is_over(struct hfi_request *request, const struct hfi_tally *tally);
 void hfi_tally_mark_slow(struct hfi_ballot *ballot); /* those without an answer */

@@ -27,6 +27,7 @@ struct hfi_tally hfi_tally_of(const struct hfi_ballot *ballot) {
             tally.refusal = member_vote->code;
         } else {
             tally.answered += member_vote->answer == HFI_GRANTED || member_vote->answer == HFI_BUSY;
+            tally.hopeless += member_vote->answer == HFI_FAILED && member_vote->hopeless;
         }
     }
     return tally;
@@ -36,6 +37,11 @@ struct hfi_tally hfi_tally_of(const struct hfi_ballot *ballot) {
  * and waiting for the one that is in our way may never end: it may hold a minority for good. */
 bool hfi_tally_is_open(const struct hfi_request *request, const struct hfi_tally *tally) {
     return hfi_votes_holders(&request->ballot->votes) + tally->pending >= request->quorum->majority;
+}
+
+/* Whether no majority can answer, however long we wait. */
+bool hfi_tally_is_hopeless(const struct hfi_request *request, const struct hfi_tally *tally) {
+    return tally->hopeless > request->quorum->len - request->quorum->majority;
 }
 
 /* How long to wait for answers after those of a majority. The more rounds were lost by late

@@ -208,7 +208,8 @@ static enum hfi_progress not_connected(struct hfi_exchange *x, int err) {
     if (err != HF_EUNREACH && err != HF_ESYS && err != HF_EREFUSED)
         return finish(x, err);
     x->trouble = err;
-    if (x->retry == HFI_RETRY_NONE || x->want->hopeless)
+    x->hopeless = x->want->hopeless;
+    if (x->retry == HFI_RETRY_NONE || x->hopeless)
         return finish(x, err);
     if (hfi_now_ms() >= x->limit_ms)
         return give_up(x); /* both times are over, and give_up() picks the error */
@@ -341,7 +342,8 @@ enum hfi_progress hfi_exchange_begin(struct hfi_exchange *x) {
         x->reply_event = HFI_EVENT_REPLY_A;
     x->err = HF_OK;
     x->trouble = HF_OK;
-    x->unanswered = x->resent = x->send_body = x->gave_up = x->overdue = false;
+    x->unanswered = x->resent = x->send_body = x->gave_up = x->hopeless = false;
+    x->overdue = false;
     x->tries = x->turns = 0;
     x->quiet_until_ms = 0;
     x->known_until_ms = HFI_NEVER;

@@ -97,6 +97,7 @@ struct hfi_exchange {
     bool resent;         /* an earlier copy went unanswered before the one that was answered */
     bool was_answered;   /* the server has answered a command of this call */
     bool gave_up;        /* it ended because no reply helped for `silence_ms` */
+    bool hopeless;       /* it ended because no host name exists */
     bool overdue;        /* it ended at its deadline, and the server may only have been too slow */
     struct hfi_req *req; /* owns the reply until end or the next begin */
     int64_t sent_ms;     /* when the last copy was sent */

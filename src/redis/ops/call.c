@@ -30,7 +30,7 @@ struct hfi_call_state *hfi_call_begin(struct hfi_call *call) {
     call->value = call->token = call->acked = call->notified_us = 0;
     call->proof = (struct hfi_proof){0};
     call->contended = call->unsettled = call->may_have_run = call->gone = false;
-    call->queued = call->no_server = false;
+    call->queued = call->no_server = call->hopeless = false;
     call->others = HFI_OTHERS_UNKNOWN;
     hfi_error_clear(&call->error);
 
@@ -104,6 +104,7 @@ void hfi_call_finish(struct hfi_call *call, int err) {
     call->err = err;
     call->error.code = err;
     call->no_server = err != HF_OK && state->exchange.gave_up;
+    call->hopeless = err != HF_OK && state->exchange.hopeless;
     /* copies of a settlement do nothing to a later acquire, but copies of the settled command
      * would */
     bool is_over = state->settling && hfi_now_ms() >= call->in_doubt_until_ms;

@@ -2,6 +2,9 @@
  * Operations on an ownerless counter: read, decide (semaphore.c, latch.c), compare-and-set, and
  * wait for a change.
  *
+ * It is read behind a sync. A server may be behind its leader, and a change that is decided on an old
+ * number would be none: a count-down that finds an old latch open.
+ *
  * Called by src/core through the engine's tables, on the thread of the call's executor. Nothing on
  * the server tells which client changed a number. So after a lost reply the number is read behind a
  * sync. If it is unchanged, the change was not made and never will be: the leader refuses requests
@@ -42,6 +45,7 @@ static bool is_one_attempt(const struct hfi_zk_call *c) {
 static void write_read(struct hfi_zk_call *c, struct hfi_zk_out *out) {
     char path[HFI_ZK_PATH_MAX];
     write_path(c, path);
+    hfi_zk_put_sync(out, 0, path);
     hfi_zk_put_get_data(out, 0, path, takes(c) && !is_one_attempt(c));
 }
 
@@ -217,7 +221,7 @@ static void decide(struct hfi_zk_call *c) {
 
 static void got_counter(struct hfi_zk_call *c) {
     struct hfi_zk_count *found = &c->u.counter.found;
-    if (hfi_zk_read_count(&c->answers[0], found) != HF_OK) {
+    if (hfi_zk_read_count(&c->answers[1], found) != HF_OK) {
         hfi_zk_call_fail_proto(c);
         return;
     }
@@ -240,7 +244,7 @@ static int watch(struct hfi_zk_call *c) {
 
 static void read_counter(struct hfi_zk_call *c) {
     static const struct hfi_zk_step step = {
-        .frames = 1, .write = write_read, .answered = got_counter};
+        .frames = 2, .write = write_read, .answered = got_counter};
     int cancelled = c->u.counter.cancelled;
     c->number = 0;
     c->in_doubt = false;

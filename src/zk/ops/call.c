@@ -7,8 +7,9 @@
  *
  * A step is sent when there is a connection, in the call's session. Its timeout is one exchange
  * from its start, or the call's own deadline if that is later. A waiter for a lock retries
- * unreachable servers, but no longer than `connect_timeout_ms`. Other calls fail at the first
- * connect error, unless a request of theirs is in flight.
+ * unreachable servers, but no longer than `connect_timeout_ms`, and not at all if no host name of
+ * the url exists. Other calls fail at the first connect error, unless a request of theirs is in
+ * flight.
  */
 #include "zk/ops/call.h"
 
@@ -53,7 +54,8 @@ struct hfi_zk_call *hfi_zk_call_begin(struct hfi_call *call) {
     call->err = HF_OK;
     call->value = call->token = call->notified_us = 0;
     call->proof = (struct hfi_proof){0};
-    call->contended = call->unsettled = call->gone = call->queued = call->no_server = false;
+    call->contended = call->unsettled = call->gone = call->queued = false;
+    call->no_server = call->hopeless = false;
     hfi_error_clear(&call->error);
     hfi_zk_session_keep(c->zk->session, true);
     return c;
@@ -360,7 +362,8 @@ static void on_ready(struct hfi_zk_call *c) {
     bool may_pass = c->want.err == HF_EUNREACH || c->want.err == HF_ESYS;
     bool worth_it = c->waits || c->settling || c->unanswered || c->leaves ||
                     hfi_zk_session_begins_anew(c->zk->session);
-    if (may_pass && worth_it)
+    c->call->hopeless = c->want.hopeless;
+    if (may_pass && worth_it && !c->want.hopeless)
         back_off(c);
     else
         hfi_zk_call_finish(c, c->want.err);

@@ -113,7 +113,7 @@ func (h *history) add(words []string, open map[string]*op) {
 		h.kills[words[1]] = integer(words[2])
 	case "cut":
 		h.cuts = append(h.cuts, integer(words[1]))
-	case "pause": // What a pause does, any delay could do: it is for the reader.
+	case "pause", "fault": // What a pause does, any delay could do: it is for the reader.
 	default:
 		panic("what is " + words[0] + "?")
 	}

@@ -1,5 +1,7 @@
 package main
 
+import "strings"
+
 // Locks that are made of several: of what servers of a quorum have granted, or of locks that are taken
 // together. As far as holders go they are the locks, and the sets, of the other models. But their members
 // are asked one by one, and what one of them says is seen before the rest has followed, or failed to. So
@@ -10,7 +12,11 @@ package main
 var joints = map[string]bool{"quorum": true, "quorum_once": true, "quorum_fenced": true, "quorum_string": true, "multi": true}
 
 // isJoint: of locks on servers that change (moving.go) nothing more can be said, either.
-func isJoint(kind string) bool { return joints[kind] || isMoving(kind) }
+// Nor of locks of ZooKeeper: who comes early in the queue is in the way of all behind it, though it holds nothing yet, or
+// gives up.
+func isJoint(kind string) bool { return joints[kind] || isMoving(kind) || isSession(kind) }
+
+func isSession(kind string) bool { return strings.HasPrefix(kind, "session") }
 
 // isQuorum: a server that forgets is one of several.
 func isQuorum(kind string) bool { return joints[kind] && kind != "multi" }
@@ -44,8 +50,8 @@ func (b *builder) counts(o *op) bool {
 		return false
 	}
 	verb, side := splitSide(o.verb)
-	if verb == "is_locked" { // Of several locks each is asked at another time.
-		return o.value() == 0 && len(o.args["values"]) <= 1 && !b.mayHaveForgotten(o)
+	if verb == "is_locked" { // Of several locks each is asked at another time; a server of ZooKeeper may be behind.
+		return o.value() == 0 && len(o.args["values"]) <= 1 && !b.mayHaveForgotten(o) && !isSession(o.kind)
 	}
 	return o.value() > 0 && !b.unsettled[o.owner+side]
 }

@@ -134,10 +134,11 @@ func (b *builder) acquirePermits(o *op, begun map[string]*op) {
 		if o.ret-o.call >= silence && b.mayHaveLost(o) {
 			b.permitsInDoubt(o)
 		}
+	case o.code == "HF_EBUSY" && isSession(o.kind): // see isJoint
 	case o.code == "HF_EBUSY":
 		b.whole(&event{what: "busy", op: o})
 	case unknown[o.code]:
-		if o.code == "HF_ETIMEDOUT" && !isTooLate(o) {
+		if o.code == "HF_ETIMEDOUT" && !isTooLate(o) && !isSession(o.kind) {
 			b.whole(&event{what: "busy", op: o})
 		}
 		b.permitsInDoubt(o)
