@@ -39,7 +39,7 @@ bench:
 
 soak:
 	@scripts/setup test
-	@scripts/test soak
+	@scripts/soak
 
 fuzz:
 	@scripts/setup fuzz
@@ -98,7 +98,7 @@ help:
 	@echo "make build      the library and the tool, in build/release (also just: make)"
 	@echo "make install    PREFIX=/usr/local DESTDIR= ; make uninstall undoes it"
 	@echo "make bench      the benchmarks"
-	@echo "make soak       every test at full size (hours)"
+	@echo "make soak       every test at full size, in parts: PART=... (hours)"
 	@echo "make fuzz       the fuzzers, with clang: FUZZ_SECONDS=60 each"
 	@echo "make deb        Debian packages for this machine's suite, in build/deb"
 	@echo "make dist       the release folder, in build/dist; make dist-test installs from it"

@@ -33,8 +33,8 @@
  *   - Blocking: calls that talk to the server block for up to `cmd_timeout_ms`, one exchange; those
  *     that wait, for their wait and one exchange. Others return at once. Even HF_FOREVER ends when
  *     no server has answered for `connect_timeout_ms` (HF_EUNREACH), or every command was refused
- *     for that long (HF_EREFUSED, with the server's message); where servers change,
- *     `failover_timeout_ms` while any answers.
+ *     for that long (HF_EREFUSED, with the server's message); with Sentinel or Cluster the limit is
+ *     `failover_timeout_ms` while any server answers.
  *   - Times: int64_t milliseconds, named `_ms`. A wait of HF_FOREVER (-1) never gives up; 0 is one
  *     attempt. A lease of HF_WATCHDOG (0) is renewed; a negative one is refused.
  *   - Owners: hf_lock_x() acts for this thread, hf_lock_x_as() for an owner (0: this thread). An
@@ -158,8 +158,8 @@ typedef struct hf_client hf_client;
 #define HF_TLS_INSECURE 0x2u    /* accept any certificate, and so any server in between */
 /* Never spin. By default calls spin up to 0.1 ms for a reply, where that pays. */
 #define HF_SLEEP_AT_ONCE 0x4u
-/* Never have a server report changes of locks (Redis's client-side caching). By default a lost hold
- * is usually noticed within milliseconds; without, when it is renewed. */
+/* Never have a server report changes of locks (Redis's client-side caching). By default a loss
+ * is usually noticed within milliseconds; with this flag, at the next renewal. */
 #define HF_NO_TRACKING 0x8u
 #define HF_TLS_1_2 12
 #define HF_TLS_1_3 13
@@ -187,10 +187,10 @@ typedef enum hf_log_level { HF_LOG_ERROR, HF_LOG_WARN, HF_LOG_INFO, HF_LOG_DEBUG
  * meanwhile. */
 typedef void (*hf_log_fn)(hf_log_level level, const char *message, void *user);
 
-/* Ends a synchronous wait from within: called on the waiting thread, without a mutex of the library,
- * when a signal interrupts its sleep, and every HF_CHECK_MS while it waits or connects. True ends
- * the wait: HF_ECANCELED, and nothing is held. In it, as in a callback, synchronous functions
- * return HF_EDEADLK. It should return soon: other threads may depend on the waiting one. */
+/* Ends a synchronous wait from within: called on the waiting thread, without a mutex of the
+ * library, when a signal interrupts its sleep, and every HF_CHECK_MS while it waits or connects.
+ * True ends the wait: HF_ECANCELED, and nothing is held. In it, as in a callback, synchronous
+ * functions return HF_EDEADLK. It should return soon: other threads may depend on it. */
 #define HF_CHECK_MS 50
 typedef bool (*hf_check_fn)(void *user);
 
@@ -344,8 +344,8 @@ typedef struct hf_options {
  *            zk://[user:password@]host[:port],...[/chroot], with TLS zks://
  *            NULL: HOLDFAST_URL, or if unset REDIS_URL; HF_EINVAL if neither is set, or it is empty
  *   urls     separated by blanks: a quorum (docs/quorum.md) of three to nine independent servers,
- *            of which more than half must grant a lock. Give every process the same servers. Plain
- *            and fenced locks only.
+ *            of which more than half must grant a lock. Give every process the same servers. Plain,
+ *            string and fenced locks only.
  *   options  overridden by those in the url; docs/guide.md has all.
  * Blocks:  no, but with TLS it reads the files.
  * Errors:  HF_EINVAL (hf_last_error() names the bad part or file), HF_ENOTSUP, HF_ESYS. */
@@ -355,15 +355,15 @@ HF_API int hf_open(const char *url, const hf_options *options, hf_client **ret_c
  * are not released, since their work may be going on: their leases run out. Afterwards handles may
  * only be freed.
  * Blocks:  until running callbacks have returned; also, up to `cmd_timeout_ms`, to undo an
- *          abandoned acquire, finish an unanswered release or announce a loss. (A hanging name lookup may outlive
- *          the client in its own thread.)
+ *          abandoned acquire, finish an unanswered release or announce a loss. (A hanging name
+ *          lookup may outlive the client in its own thread.)
  * Errors:  HF_EDEADLK inside a callback. */
 HF_API int hf_close(hf_client *client);
 
-/* The same without blocking, also inside a callback. After HF_OK only handles and operations may be
- * freed, and with HF_MANUAL_DISPATCH hf_dispatch() must be called, by one thread, until `callback`
- * has run: it runs there, as the last one, and returns 1 then. Otherwise it runs on a thread of its
- * own, and may be NULL. When it runs the client is gone, and it may call any function.
+/* Like hf_close(), but does not block, and may be called inside a callback. After HF_OK, only free
+ * handles and operations. With HF_MANUAL_DISPATCH one thread must keep calling hf_dispatch() until
+ * `callback` has run there, as the last one; that call returns 1. Otherwise `callback` runs on a
+ * thread of its own, and may be NULL. The client is gone when it runs; it may call any function.
  * Errors:  HF_ESYS no thread, HF_ECLOSED it closes already: nothing was done. */
 typedef void (*hf_close_fn)(void *user);
 HF_API int hf_close_start(hf_client *client, hf_close_fn callback, void *user);
@@ -423,8 +423,9 @@ typedef enum hf_kind {
      * redsync, node-redlock and most others (docs/strings.md). Reentrant, exclusive, unfair. Redis
      * only; HF_FENCED is HF_ENOTSUP, since other libraries draw no token.
      *   - The value is a token of its own for each hold: "uuid:number:" and 16 digits.
-     *   - The server does not know the count: hf_lock_hold_count() is 0 unless this client holds it.
-     *   - Waiters behind another library's token attempt every 50 to 250 ms.
+     *   - The server does not know the count: hf_lock_hold_count() is 0 for other clients' holds.
+     *   - Waiters behind another library's token are woken when the server reports its change;
+     *     without tracking they attempt every 50 to 250 ms.
      *   - hf_lock_break() deletes whatever string has the name.
      *   - On a quorum it is Redlock, beside other libraries; they have no restart guard. */
     HF_STRING
@@ -444,8 +445,9 @@ typedef enum hf_kind {
  *     is reported to the thread inside, and ends the passing on.
  *   - The client keeps leases and extensions: on the server the lease is `watchdog_ms`.
  *   - A wait of 0 is HF_EBUSY also while another thread waits.
- * For HF_PLAIN, HF_FAIR and HF_STRING, also with HF_NONREENTRANT; not with HF_FENCED, hf_lock_new_all() or
- * hf_lock_adopt(). `acks` of an acquire are refused; the client's count. */
+ * For HF_PLAIN, HF_FAIR and HF_STRING, also with HF_NONREENTRANT; not with HF_FENCED,
+ * hf_lock_new_all() or hf_lock_adopt(). An acquire may not set `acks`: the client's setting
+ * applies. */
 #define HF_COHORT 0x800u
 
 typedef struct hf_lock_options {
@@ -535,10 +537,10 @@ typedef struct hf_acquire_options {
     int64_t lease_ms;
     hf_cancel *cancel;
     int acks; /* as in hf_options; 0: the client's. Nested: the strictest */
-    /* HF_STRING: the value at the server, 1 to HF_STRING_TOKEN_MAX bytes; NULL: drawn for this hold.
-     * Copied; not looked at when nested. A value that is used twice gives up a promise: a command
-     * that was delayed on its way can then release or lengthen a later hold. If two clients use it
-     * at the same time, a lost reply can let both in. */
+    /* HF_STRING: the value at the server, 1 to HF_STRING_TOKEN_MAX bytes; NULL: drawn for this
+     * hold. Copied; ignored by nested acquires. A value that is used twice gives up a promise: a
+     * delayed command of the first hold can then release or extend the second. If two clients use
+     * it at the same time, a lost reply can let both in. */
     const char *string_token;
     hf_check_fn check; /* NULL: none. An operation (_start) with one is HF_EINVAL */
     void *check_user;
@@ -611,9 +613,9 @@ HF_API int hf_lock_acquire_with(hf_lock *lock, const hf_acquire_options *options
 HF_API int hf_lock_release(hf_lock *lock);
 HF_API int hf_lock_release_as(hf_lock *lock, hf_owner owner);
 
-/* For a hold whose owner cannot release it any more: it is no longer renewed, as that of a thread
- * that has ended. It ends, and is reported lost, when hf_lock_remaining_ms_as() has passed, unless
- * it is released, extended or acquired again before. A fixed lease stays as it is. Nothing is sent.
+/* Stops renewing a hold whose owner can no longer release it, as the library does when a thread
+ * ends. Unless it is released, extended or acquired again, it ends after hf_lock_remaining_ms_as()
+ * and is reported lost. A fixed lease stays as it is. Nothing is sent.
  * Errors:  HF_ENOTOWNER not held; HF_ELOST the hold had already ended. */
 HF_API int hf_lock_forget(hf_lock *lock);
 HF_API int hf_lock_forget_as(hf_lock *lock, hf_owner owner);
@@ -651,9 +653,9 @@ HF_API int hf_lock_extend_with(hf_lock *lock, const hf_extend_options *options, 
 
 /* Makes a hold that another client acquired this client's own, even if that one has ended. Its
  * handle is "uuid:number": hf_client_id(), a colon, the owner (of a Java thread "id:threadId").
- * From then on it is renewed here, or has a fixed lease of `lease_ms`, which never shortens it, and
- * its loss is reported here. On the server its owner and count stay; here the result's `owner` is
- * its number for hf_lock_release_as() and the like, until its release or reported loss. A fenced
+ * This client then renews the hold, or sets a fixed lease of `lease_ms`, which never shortens it,
+ * and reports its loss. Owner and count on the server do not change. The result's `owner` is for
+ * hf_lock_release_as() and the other `_as` functions, until its release or reported loss. A fenced
  * hold draws a new token. Adopting one's own hold only lengthens it. `ret` may be NULL.
  *
  * Any client that knows the handle may release it. The client that acquired it, if alive, continues
@@ -667,8 +669,8 @@ HF_API int hf_lock_extend_with(hf_lock *lock, const hf_extend_options *options, 
  *          since; HF_ETIMEDOUT the lease ended before the answer; HF_ENOREPLICA, HF_EUNKNOWN as for
  *          an extension: nothing is this client's then; HF_ENOTSUP. */
 HF_API int hf_lock_adopt(hf_lock *lock, const char *handle, int64_t lease_ms, hf_result *ret);
-/* Writes the handle of a hold of this client, and a NUL; an owner of 0 is this thread. The longest is
- * HF_HANDLE_MAX bytes. No server is asked.
+/* Writes the handle of a hold of this client, and a NUL; an owner of 0 is this thread. The longest
+ * is HF_HANDLE_MAX bytes. No server is asked.
  * Errors:  HF_ENOTOWNER not held, or a lock made of others; HF_EINVAL too little room. */
 #define HF_HANDLE_MAX 1025
 HF_API int hf_lock_handle(hf_lock *lock, hf_owner owner, char *ret, size_t size);
@@ -701,7 +703,8 @@ HF_API int64_t hf_lock_remaining_ms_as(hf_lock *lock, hf_owner owner);
 HF_API int hf_lock_token(hf_lock *lock, int64_t *ret_token);
 HF_API int hf_lock_token_as(hf_lock *lock, hf_owner owner, int64_t *ret_token);
 
-/* Only its queue tells a fair lock from a plain one: without waiters it is what the handle is. */
+/* Without waiters a fair lock looks like a plain one on the server: the kind is then the handle's.
+ * */
 typedef enum hf_found {
     HF_FOUND_FREE, /* not held */
     HF_FOUND_PLAIN,
@@ -804,9 +807,9 @@ typedef void (*hf_event_fn)(hf_lock *lock, const hf_event *event, void *user);
 
 /* Sets or removes (NULL) the callback for events of any hold of this client on this name (of a
  * read/write lock: on the handle's side), through any handle. The previous one may still run when a
- * new one is set. The next call on a lost hold returns HF_ELOST once, in any case. If the owner is
- * not a thread, the loss is remembered for the length of the lease, at least `watchdog_ms`; then
- * HF_ENOTOWNER, if hundreds are newer.
+ * new one is set. The next call on a lost hold returns HF_ELOST once, in any case. For an owner
+ * that is not a thread, the loss is remembered for one lease, at least `watchdog_ms`; after that,
+ * when hundreds of losses are newer, the call returns HF_ENOTOWNER.
  * Errors:  HF_ESYS no thread for callbacks. */
 HF_API int hf_lock_on_lost(hf_lock *lock, hf_event_fn callback, void *user);
 
@@ -863,18 +866,18 @@ HF_API int hf_op_wait(hf_op *op, int64_t wait_ms, hf_result *ret);
 
 /* Gives up an operation and frees its handle; never blocks.
  * True: nobody will see its result. Its callback never runs, and nothing is written any more; what
- * was written (`ret_info` and the like) is freed. A wait ends. What was acquired is released in the
- * background, also if hf_close() comes next: one count of a lock, permits; an adopted hold is as
- * after hf_lock_forget(). A release, an extension or a count-down is not undone. NULL is true, too.
- * False: the callback has begun, or hf_op_wait() has returned its result. So the result is the
- * caller's, and this was hf_op_free(). */
+ * was written (`ret_info` and the like) is freed. A wait ends. What it acquired
+ * (one count of a lock, or permits) is released in the background, even if hf_close() follows; an
+ * adopted hold is treated as by hf_lock_forget(). A release, an extension or a count-down is not
+ * undone. NULL is true, too. False: the callback has begun, or hf_op_wait() has returned its
+ * result. The result is the caller's, and the call was hf_op_free(). */
 HF_API bool hf_op_abandon(hf_op *op);
 
 /* Frees the handle; the operation goes on, and its callback still runs. */
 HF_API void hf_op_free(hf_op *op);
 
-/* A switch by which another thread (not a signal handler) ends the waits that were given it. It
- * stays fired until reset: waits that start with it end at once. Firing never blocks. It belongs to
+/* Lets another thread (not a signal handler) end every wait that this was passed to. It stays fired
+ * until reset: waits that start with it end at once. Firing never blocks. It belongs to
  * no client, and may serve many waits. All but hf_cancel_new() accept NULL. */
 HF_API int hf_cancel_new(hf_cancel **ret_cancel);
 HF_API void hf_cancel_fire(hf_cancel *cancel);
@@ -924,9 +927,9 @@ HF_API int hf_sem_try(hf_sem *sem, int64_t permits);
 HF_API int hf_sem_acquire_for(hf_sem *sem, int64_t permits, int64_t wait_ms);
 HF_API int hf_sem_acquire_with(hf_sem *sem, int64_t permits, const hf_wait_options *options);
 
-/* Puts back 0 to HF_PERMITS_MAX permits (0: HF_OK, nothing is sent), even ones never taken. Without
- * a semaphore the first creates it; the second does nothing, and writes whether it existed. The sum
- * may exceed HF_PERMITS_MAX, beyond which Java cannot count. */
+/* Puts back 0 to HF_PERMITS_MAX permits (0: HF_OK, nothing is sent), even ones never taken. If the
+ * semaphore does not exist, hf_sem_release() creates it; the other does nothing and writes false.
+ * The sum may exceed HF_PERMITS_MAX, beyond which Java cannot count. */
 HF_API int hf_sem_release(hf_sem *sem, int64_t permits);
 HF_API int hf_sem_release_if_exists(hf_sem *sem, int64_t permits, bool *ret_released);
 
@@ -1092,9 +1095,9 @@ HF_API int hf_latch_try_set(hf_latch *latch, int64_t count, bool *ret_set);
 /* Counts down by one; at zero all waits end. An open latch stays open. */
 HF_API int hf_latch_count_down(hf_latch *latch);
 
-/* Waits until the latch is open or deleted: for ever / up to `wait_ms`. Opened and closed again
- * meanwhile counts as open, unless Java or version 0.1 did both, with a count not larger than the
- * last one seen.
+/* Waits until the latch is open or deleted: for ever / up to `wait_ms`. A latch that opened and
+ * closed again meanwhile ends the wait, too, unless Java or version 0.1 did both and the new count
+ * is not larger than the last one seen.
  * Errors:  HF_EBUSY the one attempt found it closed; HF_ETIMEDOUT, HF_ECANCELED. */
 HF_API int hf_latch_await(hf_latch *latch);
 HF_API int hf_latch_await_for(hf_latch *latch, int64_t wait_ms);
@@ -1157,8 +1160,8 @@ typedef struct hf_news {
     int64_t age_ms;   /* time since it was received */
     const char *name; /* as given, followed by a NUL */
     size_t name_len;
-    /* Which of the client's servers sent it, from 0, of how many; else 0 of 1. What one server of a
-     * quorum says need not be true of the lock. */
+    /* Index of the server that sent it, and the number of servers: 0 and 1 except on a quorum. One
+     * server of a quorum may report what is not true of the lock as a whole. */
     size_t server;
     size_t servers;
 } hf_news;
@@ -1186,8 +1189,8 @@ HF_API void hf_listener_free(hf_listener *listener);
 /* ---- The whole fleet ------------------------------------------------------------------------- */
 
 /* Who holds what, who waits, and who is stuck? A survey asks the server for each lock's holders,
- * and by a message all clients for their holds and waits. Clients' answers are claims, by anyone
- * who may publish; where they differ, the server's view counts, with a mark.
+ * and by a message all clients for their holds and waits. Anyone who may publish can forge an
+ * answer. Where answers and server differ, the server's view is used, and the lock is `disputed`.
  *
  * All is read-only, valid until hf_fleet_free(). A time of -1 is unknown, or has no end. */
 
@@ -1298,8 +1301,8 @@ typedef struct hf_fleet {
 typedef struct hf_survey_options {
     size_t size;
     const char *pattern; /* of names, as in KEYS: * ? [a-c] [^a]; up to 256 bytes. NULL: all */
-    /* 1 ms to one hour. What was not found by then is missing, even if that is all; a server not
-     * reached is HF_EUNREACH. */
+    /* 1 ms to one hour. When it has passed, the survey returns what it has found, possibly
+     * nothing; if no server was reached, HF_EUNREACH. */
     int64_t limit_ms;
     /* HF_WANT_...: what to ask clients for; 0: only who is there. The server's view is always
      * included. */
@@ -1373,7 +1376,7 @@ typedef struct hf_stats {
     /* From the message that wakes a waiter to its acquire. Not counted without messages (spinning)
      * or with several servers (quorums). */
     hf_times hand_over;
-    uint64_t tracked;      /* holds of which a server reports the next change; a quorum's: each */
+    uint64_t tracked; /* holds whose next change a server will report; on a quorum: per server */
     uint64_t track_events; /* changes of locks that servers have reported */
     uint64_t track_false;  /* of these, how often a hold was still there */
 } hf_stats;

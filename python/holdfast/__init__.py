@@ -331,7 +331,6 @@ class Lock(_core.Guard):
             raise_on_release_error,
             acks_of(acks),
             None,
-            self._raises(),
             self._sleep_first,
         )
         self.client = client
@@ -351,10 +350,6 @@ class Lock(_core.Guard):
 
     def _lease_of(self, timeout: float | None) -> int:
         return lease_ms(timeout)
-
-    def _raises(self) -> Callable[..., None] | None:
-        """What the C code calls instead of _errors.raise_for(), for holdfast.redis."""
-        return None
 
     # ---- While it is held ----
 
@@ -387,7 +382,12 @@ class Lock(_core.Guard):
 
     def reacquire(self) -> Literal[True]:
         """Starts the timeout anew."""
-        self._raw.extend(self._leased("reacquire"), self._lease_ms, self._restart)
+        owner = self._leased("reacquire")
+        try:
+            self._raw.extend(owner, self._lease_ms, self._restart)
+        except NotSupportedError:  # on a quorum, and by ZooKeeper
+            self._restart = _core.EXTEND_RAISE
+            self._raw.extend(owner, self._lease_ms, self._restart)
         return True
 
     @property

@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import logging
 import os
+import re
 import weakref
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
@@ -55,6 +56,7 @@ class Options(TypedDict, total=False):
     tls_min_version: Literal["1.2", "1.3"]
     tls_insecure: bool
     sleep_at_once: bool
+    tracking: bool
 
 
 _SECONDS = {"command_timeout": "cmd_timeout_ms"} | {
@@ -90,6 +92,8 @@ def _core_options(options: Mapping[str, Any]) -> dict[str, bytes | int]:
             continue
         if name in _FLAGS:
             made["flags"] = int(made.get("flags", 0)) | (_FLAGS[name] if value else 0)
+        elif name == "tracking":
+            made["flags"] = int(made.get("flags", 0)) | (0 if value else _core.NO_TRACKING)
         elif name in _SECONDS:
             made[_SECONDS[name]] = -1 if value < 0 else int(value * 1000)
         elif name == "acks":
@@ -103,6 +107,24 @@ def _core_options(options: Mapping[str, Any]) -> dict[str, bytes | int]:
         else:
             made[name] = value.encode() if isinstance(value, str) else int(value)
     return made
+
+
+_TLS_URL = re.compile(r"(rediss|valkeys|sentinels|clusters|zks)\b")
+
+
+def _with_authorities(url: str | None, options: dict[str, Any]) -> dict[str, Any]:
+    """A wheel brings an OpenSSL that seeks the authorities where the machine that built it had them. Python knows
+    where this machine, or SSL_CERT_FILE, has them."""
+    chosen = {"tls_ca_file", "tls_ca_dir"} & {name for name, value in options.items() if value is not None}
+    text = url or os.environ.get("HOLDFAST_URL") or os.environ.get("REDIS_URL") or ""
+    if chosen or not (_TLS_URL.search(text) or options.get("sentinel_tls")):
+        return options
+    try:
+        import ssl
+    except ImportError:
+        return options
+    paths = ssl.get_default_verify_paths()
+    return options | {"tls_ca_file": paths.cafile, "tls_ca_dir": paths.capath}
 
 
 # ---- Kinds ----
@@ -214,8 +236,9 @@ class BaseClient:
     _manual = False
 
     def __init__(self, url: str | None, options: Options) -> None:
-        self._options = dict(options)
-        self._core = _core.Client(None if url is None else url.encode(), _core_options(options), self._manual)
+        self._options: dict[str, Any] = dict(options)
+        given = _core_options(_with_authorities(url, self._options))
+        self._core = _core.Client(None if url is None else url.encode(), given, self._manual)
         self._watched: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         _clients.add(self)
 

@@ -52,9 +52,10 @@ static int add_numbers(PyObject *module) {
                    CONSTANT(HF_WRITE) CONSTANT(HF_STRING) CONSTANT(HF_NONREENTRANT)
                        CONSTANT(HF_SPIN) CONSTANT(HF_FENCED) CONSTANT(HF_COHORT)
                            CONSTANT(HF_TLS_INSECURE) CONSTANT(HF_SLEEP_AT_ONCE)
-                               CONSTANT(HF_ACKS_ALL) CONSTANT(HF_ACKS_REPORT) CONSTANT(HF_ACKS_OFF)
-                                   CONSTANT(HF_EXTEND_RAISE) CONSTANT(HF_EXTEND_SET)
-                                       CONSTANT(HF_EXTEND_ADD)
+                               CONSTANT(HF_NO_TRACKING) CONSTANT(HF_ACKS_ALL)
+                                   CONSTANT(HF_ACKS_REPORT) CONSTANT(HF_ACKS_OFF)
+                                       CONSTANT(HF_EXTEND_RAISE) CONSTANT(HF_EXTEND_SET)
+                                           CONSTANT(HF_EXTEND_ADD)
                ? -1
                : 0;
 }

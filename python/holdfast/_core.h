@@ -64,7 +64,8 @@ typedef struct Object Object;
 typedef struct Client {
     PyObject_HEAD State *state;
     PyObject *url, *options;
-    PyObject *hook; /* waits for an operation, for gevent; NULL: asyncio, or threads */
+    PyObject *hook;      /* waits for an operation, for gevent; NULL: asyncio, or threads */
+    PyObject *raise_for; /* State's, or one that raises holdfast.redis's errors */
     bool manual, closed;
     unsigned generation;   /* how many forks this process is away from the one that made it */
     hf_client *handle;     /* NULL: closed, or not opened here yet */
@@ -131,7 +132,7 @@ struct Op {
 
 /* _core_convert.c */
 PyObject *hfpy_fail(PyObject *raise_for, int code, const hf_error *details, PyObject *name);
-PyObject *hfpy_fail_last(State *state, int code, PyObject *name);
+PyObject *hfpy_fail_last(Client *client, int code, PyObject *name);
 int hfpy_bytes_of(PyObject *name, PyObject **ret_bytes);
 int hfpy_set_options(hf_options *options, PyObject *dict);
 PyObject *hfpy_stats(const hf_stats *stats);

@@ -19,6 +19,7 @@ NONREENTRANT: Final[int]
 PLAIN: Final[int]
 READ: Final[int]
 SLEEP_AT_ONCE: Final[int]
+NO_TRACKING: Final[int]
 SPIN: Final[int]
 STRING: Final[int]
 TLS_INSECURE: Final[int]
@@ -76,6 +77,7 @@ class Client:
     def ping(self) -> Any: ...
     def survey(self, pattern: str | None, limit_ms: int, wanted: int, /) -> Any: ...
     def set_hook(self, hook: Callable[[Op], None], /) -> None: ...
+    def set_raise_for(self, function: Callable[..., None], /) -> None: ...
 
 @final
 class Op:
@@ -182,7 +184,6 @@ class Guard:
         raise_on_release_error: bool,
         acks: int,
         token: str | bytes | None,
-        raise_for: Callable[..., None] | None,
         sleep_first: bool,
         /,
     ) -> None: ...

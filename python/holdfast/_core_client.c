@@ -82,7 +82,7 @@ static int open_here(Client *self) {
     const char *url = self->url != Py_None ? PyBytes_AsString(self->url) : NULL;
     int err = hf_open(url, &options, &self->handle);
     if (err != HF_OK) {
-        hfpy_fail_last(self->state, err, NULL);
+        hfpy_fail_last(self, err, NULL);
         return RAISED;
     }
     return HF_OK;
@@ -93,7 +93,7 @@ int hfpy_client_open(Client *self) {
     if (self->handle != NULL)
         return HF_OK;
     if (self->closed) {
-        hfpy_fail(self->state->raise_for, HF_ECLOSED, NULL, NULL);
+        hfpy_fail(self->raise_for, HF_ECLOSED, NULL, NULL);
         return RAISED;
     }
     return open_here(self);
@@ -120,6 +120,8 @@ static PyObject *client_new(PyTypeObject *type, PyObject *args, PyObject *kw) {
     KEEP(options);
     self->options = options;
     self->manual = manual;
+    KEEP(self->state->raise_for);
+    self->raise_for = self->state->raise_for;
     self->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (self->fd < 0)
         PyErr_SetFromErrno(PyExc_OSError);
@@ -161,7 +163,7 @@ static PyObject *client_close(Client *self, PyObject *none) {
         Py_END_ALLOW_THREADS
     }
     if (err != HF_OK)
-        return hfpy_fail_last(self->state, err, NULL);
+        return hfpy_fail_last(self, err, NULL);
     return fetch(self);
 }
 
@@ -183,7 +185,7 @@ static PyObject *client_close_start(Client *self, PyObject *none) {
         if (err != HF_OK) {
             self->closing = NULL;
             self->handle = handle;
-            return hfpy_fail_last(self->state, err, NULL);
+            return hfpy_fail_last(self, err, NULL);
         }
     }
     Py_RETURN_NONE;
@@ -211,6 +213,7 @@ static PyObject *client_forked(Client *self, PyObject *none) {
 static int client_traverse(Client *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE((PyObject *)self));
     Py_VISIT(self->hook);
+    Py_VISIT(self->raise_for);
     return 0;
 }
 
@@ -240,6 +243,7 @@ static void client_dealloc(Client *self) {
     DROP(self->url);
     DROP(self->options);
     DROP(self->hook);
+    DROP(self->raise_for);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
     DROP(type);
 }
@@ -253,8 +257,7 @@ static PyObject *client_dispatch(Client *self, PyObject *none) {
     hf_client *handle = self->closing != NULL ? self->closing : self->handle;
     int err;
     Py_BEGIN_ALLOW_THREADS err = hf_dispatch(handle, 0);
-    Py_END_ALLOW_THREADS if (err < 0 && err != HF_EBUSY) return hfpy_fail_last(self->state, err,
-                                                                               NULL);
+    Py_END_ALLOW_THREADS if (err < 0 && err != HF_EBUSY) return hfpy_fail_last(self, err, NULL);
     return fetch(self);
 }
 
@@ -263,7 +266,7 @@ static PyObject *client_dispatch_fd(Client *self, PyObject *none) {
     if (hfpy_client_open(self) != HF_OK)
         return NULL;
     int fd = hf_dispatch_fd(self->handle);
-    return fd < 0 ? hfpy_fail_last(self->state, fd, NULL) : PyLong_FromLong(fd);
+    return fd < 0 ? hfpy_fail_last(self, fd, NULL) : PyLong_FromLong(fd);
 }
 
 static PyObject *note_of(const Note *note) {
@@ -322,7 +325,7 @@ static PyObject *client_metrics(Client *self, PyObject *none) {
         return NULL;
     int err = hf_client_metrics(self->handle, &text);
     if (err != HF_OK)
-        return hfpy_fail_last(self->state, err, NULL);
+        return hfpy_fail_last(self, err, NULL);
     PyObject *made = PyUnicode_FromString(text);
     hf_text_free(text);
     return made;
@@ -334,7 +337,7 @@ static PyObject *client_stats(Client *self, PyObject *none) {
     if (hfpy_client_open(self) != HF_OK)
         return NULL;
     int err = hf_client_stats(self->handle, &stats);
-    return err != HF_OK ? hfpy_fail_last(self->state, err, NULL) : hfpy_stats(&stats);
+    return err != HF_OK ? hfpy_fail_last(self, err, NULL) : hfpy_stats(&stats);
 }
 
 static int start_ping(Op *op, PyObject *args) {
@@ -365,7 +368,7 @@ static PyObject *answer_survey(Op *op) {
     char *text = NULL;
     int err = hf_fleet_json(op->out.fleet, &text);
     if (err != HF_OK)
-        return hfpy_fail_last(op->client->state, err, NULL);
+        return hfpy_fail_last(op->client, err, NULL);
     PyObject *made = PyUnicode_FromString(text);
     hf_text_free(text);
     return made;
@@ -397,6 +400,14 @@ static PyObject *client_hook(Client *self, PyObject *hook) {
     Py_RETURN_NONE;
 }
 
+/* Instead of _errors.raise_for(). */
+static PyObject *client_raise_for(Client *self, PyObject *function) {
+    KEEP(function);
+    DROP(self->raise_for);
+    self->raise_for = function;
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     METHOD("close", client_close, METH_NOARGS),
     METHOD("close_start", client_close_start, METH_NOARGS),
@@ -411,6 +422,7 @@ static PyMethodDef methods[] = {
     METHOD("ping", client_ping, METH_VARARGS),
     METHOD("survey", client_survey, METH_VARARGS),
     METHOD("set_hook", client_hook, METH_O),
+    METHOD("set_raise_for", client_raise_for, METH_O),
     {0},
 };
 static PyMemberDef members[] = {

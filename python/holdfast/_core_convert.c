@@ -29,9 +29,9 @@ PyObject *hfpy_fail(PyObject *raise_for, int code, const hf_error *details, PyOb
     return NULL;
 }
 
-PyObject *hfpy_fail_last(State *state, int code, PyObject *name) {
+PyObject *hfpy_fail_last(Client *client, int code, PyObject *name) {
     hf_error details = *hf_last_error();
-    return hfpy_fail(state->raise_for, code, &details, name);
+    return hfpy_fail(client->raise_for, code, &details, name);
 }
 
 /* A name as bytes: str is UTF-8. A new reference. */

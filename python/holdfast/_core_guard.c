@@ -22,8 +22,7 @@ typedef struct Guard {
     PyObject_HEAD Object *lock;
     PyObject *local; /* a threading.local; NULL: all threads share `hold` */
     Hold *hold;
-    PyObject *raise_for; /* as State's */
-    PyObject *token;     /* bytes; NULL: the library draws one */
+    PyObject *token; /* bytes; NULL: the library draws one */
     int64_t lease_ms, wait_ms;
     int acks;
     bool blocking, reentrant, raise_on_release_error, sleep_first;
@@ -122,7 +121,7 @@ static int owner_of_thread(State *state, uint64_t *ret_owner) {
 }
 
 static PyObject *fail(Guard *self, int code, const hf_error *details) {
-    return hfpy_fail(self->raise_for, code, details, self->lock->name);
+    return hfpy_fail(self->lock->client->raise_for, code, details, self->lock->name);
 }
 static PyObject *fail_last(Guard *self, int code) {
     hf_error details = *hf_last_error();
@@ -327,14 +326,14 @@ static PyObject *guard_exit(Guard *self, PyObject *args) {
 /* ---- As an object ---- */
 
 /* Guard(lock, lease_ms, wait_ms, blocking, reentrant, thread_local, raise_on_release_error, acks,
- * token, raise_for, sleep_first) */
+ * token, sleep_first) */
 static int guard_init(Guard *self, PyObject *args, PyObject *kw) {
     (void)kw;
-    PyObject *lock, *token, *raise_for;
+    PyObject *lock, *token;
     long long lease_ms, wait_ms;
     int blocking, reentrant, thread_local_, raises, sleep_first;
-    if (!PyArg_ParseTuple(args, "OLLppppiOOp", &lock, &lease_ms, &wait_ms, &blocking, &reentrant,
-                          &thread_local_, &raises, &self->acks, &token, &raise_for, &sleep_first))
+    if (!PyArg_ParseTuple(args, "OLLppppiOp", &lock, &lease_ms, &wait_ms, &blocking, &reentrant,
+                          &thread_local_, &raises, &self->acks, &token, &sleep_first))
         return -1;
     State *state = PyType_GetModuleState(Py_TYPE(lock));
     if (state == NULL || Py_TYPE(lock) != state->lock || self->lock != NULL) {
@@ -349,9 +348,6 @@ static int guard_init(Guard *self, PyObject *args, PyObject *kw) {
     self->reentrant = reentrant != 0;
     self->raise_on_release_error = raises != 0;
     self->sleep_first = sleep_first != 0;
-    PyObject *chosen = raise_for != Py_None ? raise_for : state->raise_for;
-    KEEP(chosen);
-    self->raise_for = chosen;
     if (token != Py_None && hfpy_bytes_of(token, &self->token) != HF_OK)
         return -1;
     if (thread_local_ && (self->local = PyObject_CallNoArgs(state->new_local)) == NULL)
@@ -362,14 +358,12 @@ static int guard_init(Guard *self, PyObject *args, PyObject *kw) {
 static int guard_traverse(Guard *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE((PyObject *)self));
     Py_VISIT(self->local);
-    Py_VISIT(self->raise_for);
     return 0;
 }
 
 static int guard_clear(Guard *self) {
     Py_CLEAR(self->local);
     Py_CLEAR(self->hold);
-    Py_CLEAR(self->raise_for);
     return 0;
 }
 

@@ -217,7 +217,7 @@ static PyObject *answer_inspect(Op *op) {
     int err = hf_lock_info_json(op->out.info, PyBytes_AsString(op->on->name),
                                 (size_t)PyBytes_Size(op->on->name), &text);
     if (err != HF_OK)
-        return hfpy_fail_last(op->client->state, err, op->on->name);
+        return hfpy_fail_last(op->client, err, op->on->name);
     PyObject *made = PyUnicode_FromString(text);
     hf_text_free(text);
     return made;
@@ -260,7 +260,7 @@ static PyObject *lock_token(Object *self, PyObject *arg) {
     if (owner_of(self, arg, &owner) != HF_OK)
         return NULL;
     int err = hf_lock_token_as(self->handle.lock, owner, &token);
-    return err != HF_OK ? hfpy_fail_last(self->client->state, err, self->name)
+    return err != HF_OK ? hfpy_fail_last(self->client, err, self->name)
                         : PyLong_FromLongLong(token);
 }
 
@@ -270,7 +270,7 @@ static PyObject *lock_handle(Object *self, PyObject *arg) {
     if (owner_of(self, arg, &owner) != HF_OK)
         return NULL;
     int err = hf_lock_handle(self->handle.lock, owner, text, sizeof text);
-    return err != HF_OK ? hfpy_fail_last(self->client->state, err, self->name)
+    return err != HF_OK ? hfpy_fail_last(self->client, err, self->name)
                         : PyUnicode_DecodeUTF8(text, (Py_ssize_t)strlen(text), "surrogateescape");
 }
 

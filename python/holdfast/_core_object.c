@@ -64,7 +64,7 @@ int hfpy_object_ready(Object *self) {
             err = self->watch(self);
     }
     if (err != HF_OK && err != RAISED)
-        hfpy_fail_last(self->client->state, err, self->name);
+        hfpy_fail_last(self->client, err, self->name);
     return err != HF_OK ? RAISED : HF_OK;
 }
 
@@ -76,7 +76,7 @@ PyObject *hfpy_object_watch(Object *self, PyObject *none) {
             return NULL;
         int err = self->watch(self);
         if (err != HF_OK)
-            return hfpy_fail_last(self->client->state, err, self->name);
+            return hfpy_fail_last(self->client, err, self->name);
         self->watched = true;
     }
     Py_RETURN_NONE;

@@ -36,7 +36,7 @@ static PyObject *answer(Op *op) {
     if (in_vain)
         Py_RETURN_NONE;
     PyObject *name = op->on != NULL ? op->on->name : NULL;
-    return hfpy_fail(op->client->state->raise_for, code, &op->result.error, name);
+    return hfpy_fail(op->client->raise_for, code, &op->result.error, name);
 }
 
 /* ---- Completion ---- */
@@ -138,7 +138,7 @@ PyObject *hfpy_call(Client *client, Object *on, const Verb *verb, PyObject *args
     int err = verb->start(op, args);
     if (err != HF_OK) {
         if (err != RAISED)
-            hfpy_fail_last(client->state, err, on != NULL ? on->name : NULL);
+            hfpy_fail_last(client, err, on != NULL ? on->name : NULL);
         if (hfpy_callback(op) != NULL)
             DROP(op);
         DROP(op);

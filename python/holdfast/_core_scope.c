@@ -44,8 +44,8 @@ static PyObject *ask(Scope *self, const Verb *verb, PyObject *args) {
 }
 
 static PyObject *not_in_time(Scope *self) {
-    return hfpy_fail(self->on->client->state->raise_for,
-                     self->wait_ms == 0 ? HF_EBUSY : HF_ETIMEDOUT, NULL, self->on->name);
+    return hfpy_fail(self->on->client->raise_for, self->wait_ms == 0 ? HF_EBUSY : HF_ETIMEDOUT,
+                     NULL, self->on->name);
 }
 
 static PyObject *enter_permits(Scope *self) {

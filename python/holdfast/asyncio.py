@@ -32,10 +32,12 @@ from ._common import (
 from ._errors import (
     ArgumentError,
     ClosedError,
+    HoldfastError,
     LockError,
     LockLostError,
     LockNotAcquiredError,
     LockNotOwnedError,
+    NotSupportedError,
     log_release,
     text_of,
 )
@@ -299,18 +301,20 @@ class Lock:
     def _held(self, what: str) -> _Hold:
         hold = self._holds.get(self._key())
         if hold is None:
-            raise LockNotOwnedError(
-                f"cannot {what} a lock that is not held here", code="ENOTOWNER", lock_name=text_of(self.name)
-            )
+            text = f"cannot {what} a lock that is not held here"
+            raise self._error(LockNotOwnedError(text, code="ENOTOWNER", lock_name=text_of(self.name)))
         return hold
 
     def _leased(self, what: str) -> int:
         owner = self._held(what).owner
         if self.timeout is None:
-            raise LockError(
-                f"cannot {what} a lock without a timeout: the watchdog renews it", lock_name=text_of(self.name)
-            )
+            text = f"cannot {what} a lock without a timeout: the watchdog renews it"
+            raise self._error(LockError(text, lock_name=text_of(self.name)))
         return owner
+
+    def _error(self, error: HoldfastError) -> Exception:
+        """For holdfast.redis, whose errors are also redis-py's."""
+        return error
 
     def _lease_of(self, timeout: float | None) -> int:
         return lease_ms(timeout)
@@ -366,7 +370,12 @@ class Lock:
 
     async def reacquire(self) -> Literal[True]:
         """Starts the timeout anew."""
-        await self.client._ask(self._raw.extend, self._leased("reacquire"), self._lease_ms, self._restart)
+        owner = self._leased("reacquire")
+        try:
+            await self.client._ask(self._raw.extend, owner, self._lease_ms, self._restart)
+        except NotSupportedError:  # on a quorum, and by ZooKeeper
+            self._restart = _core.EXTEND_RAISE
+            await self.client._ask(self._raw.extend, owner, self._lease_ms, self._restart)
         return True
 
     @property
@@ -381,8 +390,8 @@ class Lock:
         if self.remaining <= at_least:
             raise self._loss(self.reason or "the hold has ended, or ends too soon")
 
-    def _loss(self, text: str) -> LockLostError:
-        return LockLostError(text, code="ELOST", lock_name=text_of(self.name))
+    def _loss(self, text: str) -> Exception:
+        return self._error(LockLostError(text, code="ELOST", lock_name=text_of(self.name)))
 
     @property
     def fence_token(self) -> int:
@@ -450,9 +459,8 @@ class Lock:
 
     async def __aenter__(self) -> Self:
         if not await self.acquire():
-            raise LockNotAcquiredError(
-                "the lock was not free within the time given", code="ETIMEDOUT", lock_name=text_of(self.name)
-            )
+            text = "the lock was not free within the time given"
+            raise self._error(LockNotAcquiredError(text, code="ETIMEDOUT", lock_name=text_of(self.name)))
         hold = self._holds[self._key()]
         if self.cancel_on_loss and hold.count == 1:
             hold.task = asyncio.current_task()

@@ -8,10 +8,14 @@ redis.asyncio.Redis().lock("x", lock_class=holdfast.redis.AsyncLock)
 
 from __future__ import annotations
 
+import contextlib
+import ssl
 import weakref
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
+import redis.asyncio.connection as _async_connection
+import redis.connection as _sync_connection
 import redis.exceptions as _redis
 
 from . import Client, _errors
@@ -20,9 +24,7 @@ from . import asyncio as _asyncio
 from ._common import Options, lease_ms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from types import TracebackType
-    from typing import Self
+    from collections.abc import Iterator
 
 __all__ = ["AsyncLock", "Lock"]
 
@@ -47,17 +49,55 @@ class WrongTypeError(_errors.WrongTypeError, LockError):
     pass
 
 
+class DeadlockError(_errors.DeadlockError, LockError):
+    pass
+
+
 class ConnectionError(_errors.ConnectionError, _redis.ConnectionError):
     pass
 
 
+class PermissionError(_errors.PermissionError, _redis.AuthenticationError, _redis.NoPermissionError):
+    pass
+
+
+class UnknownOutcomeError(_errors.UnknownOutcomeError, _redis.TimeoutError):
+    pass
+
+
+class ClosedError(_errors.ClosedError, _redis.ConnectionError):
+    pass
+
+
+class ForkedError(_errors.ForkedError, _redis.ConnectionError):
+    pass
+
+
+class NotSupportedError(_errors.NotSupportedError, _redis.RedisError):
+    pass
+
+
+class ArgumentError(_errors.ArgumentError, _redis.DataError):
+    pass
+
+
 _SAME: dict[type[_errors.HoldfastError], type[_errors.HoldfastError]] = {
-    _errors.LockError: LockError,
-    _errors.LockNotAcquiredError: LockNotAcquiredError,
-    _errors.LockNotOwnedError: LockNotOwnedError,
-    _errors.LockLostError: LockLostError,
-    _errors.WrongTypeError: WrongTypeError,
-    _errors.ConnectionError: ConnectionError,
+    made.__mro__[1]: made
+    for made in (
+        LockError,
+        LockNotAcquiredError,
+        LockNotOwnedError,
+        LockLostError,
+        WrongTypeError,
+        DeadlockError,
+        ConnectionError,
+        PermissionError,
+        UnknownOutcomeError,
+        ClosedError,
+        ForkedError,
+        NotSupportedError,
+        ArgumentError,
+    )
 }
 
 
@@ -74,6 +114,14 @@ def _raise_for(code: int, sys_errno: int, node: str, text: str, name: bytes | No
     raise _translate(_errors.error_of(code, sys_errno, node, text, name))
 
 
+@contextlib.contextmanager
+def _translating() -> Iterator[None]:
+    try:
+        yield
+    except _errors.HoldfastError as error:
+        raise _translate(error) from None
+
+
 # ---- A client beside redis-py's ----
 
 
@@ -81,33 +129,80 @@ def _text(value: Any) -> str | None:
     return value.decode() if isinstance(value, bytes) else None if value is None else str(value)
 
 
-def _url_of(keywords: dict[str, Any], tls: bool) -> str:
+def _url_of(pool: Any) -> str:
+    """Where the pool connects. A pool that asks others for the address has neither a host nor a path."""
+    keywords = pool.connection_kwargs
+    if hasattr(pool, "sentinel_manager"):
+        raise NotImplementedError("redis-py's Sentinel pool: make a holdfast.Client with redis-sentinel://")
     db = keywords.get("db") or 0
     if keywords.get("path"):
         return f"unix://{quote(keywords['path'])}?db={db}"
-    host = keywords.get("host", "localhost")
+    if not keywords.get("host") and pool.connection_class not in _WITH_A_HOST:
+        name = pool.connection_class.__name__
+        raise NotImplementedError(f"connections of {name} name no host: make a holdfast.Client with a URL")
+    host = keywords.get("host") or "localhost"
     host = f"[{host}]" if ":" in host else host
-    return f"redis{'s' if tls else ''}://{host}:{keywords.get('port', 6379)}/{db}"
+    return f"redis{'s' if _is_tls(pool) else ''}://{host}:{keywords.get('port') or 6379}/{db}"
+
+
+_WITH_A_HOST = {
+    _sync_connection.Connection,
+    _sync_connection.SSLConnection,
+    _async_connection.Connection,
+    _async_connection.SSLConnection,
+}
+
+
+def _is_tls(pool: Any) -> bool:
+    return issubclass(pool.connection_class, (_sync_connection.SSLConnection, _async_connection.SSLConnection))
 
 
 _TLS = {"ssl_ca_certs": "tls_ca_file", "ssl_ca_path": "tls_ca_dir", "ssl_certfile": "tls_cert_file"} | {
     "ssl_keyfile": "tls_key_file"
 }
+# What would make redis-py refuse a server, or accept it, and the C library has nothing like.
+_REFUSED = {
+    "ssl_ca_data": "write the certificates to a file, for ssl_ca_certs",
+    "ssl_password": "decrypt the key",
+    "ssl_ciphers": "set them at the server",
+    "ssl_include_verify_flags": "leave them out",
+    "ssl_exclude_verify_flags": "leave them out",
+    "ssl_validate_ocsp": "leave it out",
+    "ssl_validate_ocsp_stapled": "leave it out",
+    "ssl_ocsp_context": "leave it out",
+    "ssl_ocsp_expected_cert": "leave it out",
+}
 
 
-def _options_of(keywords: dict[str, Any], tls: bool) -> Options:
+def _tls_options_of(keywords: dict[str, Any]) -> dict[str, Any]:
+    for name, advice in _REFUSED.items():
+        if keywords.get(name):
+            raise NotImplementedError(f"{name}: holdfast's TLS has no such setting; {advice}")
+    made: dict[str, Any] = {ours: _text(keywords[theirs]) for theirs, ours in _TLS.items() if keywords.get(theirs)}
+    if keywords.get("ssl_cert_reqs", "required") in ("none", 0, None):
+        made["tls_insecure"] = True
+    elif not keywords.get("ssl_check_hostname", True):
+        raise NotImplementedError(
+            "ssl_check_hostname=False: holdfast's TLS compares the host with the certificate; pass True, or make a "
+            "holdfast.Client with tls_server_name"
+        )
+    least = keywords.get("ssl_min_version")
+    if least is not None:
+        above = least == ssl.TLSVersion.MAXIMUM_SUPPORTED or least > ssl.TLSVersion.TLSv1_2
+        made["tls_min_version"] = "1.3" if above else "1.2"
+    return made
+
+
+def _options_of(pool: Any) -> Options:
+    keywords = pool.connection_kwargs
     made: dict[str, Any] = {}
     if keywords.get("credential_provider") is not None:
         raise NotImplementedError("a credential_provider: make a holdfast.Client with the password instead")
     for theirs, ours in {"username": "user", "password": "password"}.items():
         if keywords.get(theirs):
             made[ours] = _text(keywords[theirs])
-    if tls:
-        for theirs, ours in _TLS.items():
-            if keywords.get(theirs):
-                made[ours] = _text(keywords[theirs])
-        if keywords.get("ssl_cert_reqs") in ("none", 0):
-            made["tls_insecure"] = True
+    if _is_tls(pool):
+        made |= _tls_options_of(keywords)
     return cast("Options", made)
 
 
@@ -121,9 +216,9 @@ def _client_of(theirs: Any, cls: Any) -> Any:
     pool = theirs.connection_pool
     made = _clients.get(pool)
     if made is None or made.closed:
-        keywords = pool.connection_kwargs
-        tls = "SSL" in pool.connection_class.__name__
-        made = _clients[pool] = cls(_url_of(keywords, tls), **_options_of(keywords, tls))
+        with _translating():
+            made = _clients[pool] = cls(_url_of(pool), **_options_of(pool))
+        made._core.set_raise_for(_raise_for)
     return made
 
 
@@ -146,8 +241,8 @@ class _Local:
 
 
 class Lock(_Lock):
-    """For redis.Redis().lock(..., lock_class=holdfast.redis.Lock). `sleep` is not needed: waiters of this
-    library are woken, and look for a lock of redis-py every 50 to 250 ms."""
+    """For redis.Redis().lock(..., lock_class=holdfast.redis.Lock). `sleep` is not needed: a release wakes the
+    waiters of this library, and the server reports that of a lock of redis-py."""
 
     _sleep_first = True
 
@@ -165,17 +260,18 @@ class Lock(_Lock):
     ) -> None:
         self.redis = redis
         self.sleep = sleep
-        super().__init__(
-            _client_of(redis, Client),
-            name,
-            timeout,
-            blocking=blocking,
-            blocking_timeout=blocking_timeout,
-            thread_local=thread_local,
-            raise_on_release_error=raise_on_release_error,
-            kind="string",
-            **options,
-        )
+        with _translating():
+            super().__init__(
+                _client_of(redis, Client),
+                name,
+                timeout,
+                blocking=blocking,
+                blocking_timeout=blocking_timeout,
+                thread_local=thread_local,
+                raise_on_release_error=raise_on_release_error,
+                kind="string",
+                **options,
+            )
         self.local = _Local(self)
 
     def _token(self) -> bytes | None:
@@ -185,23 +281,8 @@ class Lock(_Lock):
     def _lease_of(self, timeout: float | None) -> int:
         return _lease_of(timeout)
 
-    def _raises(self) -> Callable[..., None]:
-        return _raise_for
-
     def _error(self, error: _errors.HoldfastError) -> Exception:
         return _translate(error)
-
-    def extend(self, additional_time: float, replace_ttl: bool = False) -> Any:
-        try:
-            return super().extend(additional_time, replace_ttl)
-        except _errors.HoldfastError as error:
-            raise _translate(error) from None
-
-    def reacquire(self) -> Any:
-        try:
-            return super().reacquire()
-        except _errors.HoldfastError as error:
-            raise _translate(error) from None
 
 
 class AsyncLock(_asyncio.Lock):
@@ -223,17 +304,18 @@ class AsyncLock(_asyncio.Lock):
         self.redis = redis
         self.sleep = sleep
         options.setdefault("cancel_on_loss", False)
-        super().__init__(
-            _client_of(redis, _asyncio.Client),
-            name,
-            timeout,
-            blocking=blocking,
-            blocking_timeout=blocking_timeout,
-            thread_local=False,
-            raise_on_release_error=raise_on_release_error,
-            kind="string",
-            **options,
-        )
+        with _translating():
+            super().__init__(
+                _client_of(redis, _asyncio.Client),
+                name,
+                timeout,
+                blocking=blocking,
+                blocking_timeout=blocking_timeout,
+                thread_local=False,
+                raise_on_release_error=raise_on_release_error,
+                kind="string",
+                **options,
+            )
         self.local = _Local(self)
 
     def _lease_of(self, timeout: float | None) -> int:
@@ -243,45 +325,5 @@ class AsyncLock(_asyncio.Lock):
         hold = self._holds.get(self)
         return None if hold is None else self._raw.handle(hold.owner).encode("utf-8", "surrogateescape")
 
-    async def acquire(
-        self,
-        blocking: bool | None = None,
-        blocking_timeout: float | None = None,
-        token: str | bytes | None = None,
-    ) -> bool:
-        try:
-            return await super().acquire(blocking, blocking_timeout, token)
-        except _errors.HoldfastError as error:
-            raise _translate(error) from None
-
-    async def release(self) -> None:
-        try:
-            await super().release()
-        except _errors.HoldfastError as error:
-            raise _translate(error) from None
-
-    async def extend(self, additional_time: float, replace_ttl: bool = False) -> Any:
-        try:
-            return await super().extend(additional_time, replace_ttl)
-        except _errors.HoldfastError as error:
-            raise _translate(error) from None
-
-    async def reacquire(self) -> Any:
-        try:
-            return await super().reacquire()
-        except _errors.HoldfastError as error:
-            raise _translate(error) from None
-
-    async def __aenter__(self) -> Self:
-        try:
-            return await super().__aenter__()
-        except _errors.HoldfastError as error:
-            raise _translate(error) from None
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        try:
-            await super().__aexit__(exc_type, exc, tb)
-        except _errors.HoldfastError as error:
-            raise _translate(error) from None
+    def _error(self, error: _errors.HoldfastError) -> Exception:
+        return _translate(error)

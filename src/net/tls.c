@@ -17,13 +17,16 @@
 
 #include <arpa/inet.h>
 #include <assert.h>
+#include <dirent.h>
 #include <limits.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 struct hfi_tls_context {
     const struct hfi_mem *mem;
@@ -83,6 +86,37 @@ static int refuse_passphrase(char *buffer, int size, int writing, void *arg) {
     return -1;
 }
 
+/* Has it a certificate under the name by which OpenSSL looks for one, such as 5ad8a5d6.0? */
+static bool is_hashed(const char *path) {
+    DIR *dir = opendir(path);
+    bool hashed = false;
+    for (struct dirent *entry; !hashed && dir != NULL && (entry = readdir(dir)) != NULL;)
+        hashed = strspn(entry->d_name, "0123456789abcdef") == 8 && entry->d_name[8] == '.';
+    if (dir != NULL)
+        closedir(dir);
+    return hashed;
+}
+
+/* The system's CAs: where OpenSSL was built to look, or its variables say. A static program comes to systems that keep
+ * them elsewhere; then the first bundle that is there. */
+static void trust_the_system(SSL_CTX *ctx) {
+    static const char *const bundles[] = {
+        "/etc/ssl/certs/ca-certificates.crt",                /* Debian, Arch, Gentoo */
+        "/etc/pki/tls/certs/ca-bundle.crt",                  /* Fedora, RHEL */
+        "/etc/pki/ca-trust/extracted/pem/tls-ca-bundle.pem", /* the same, newer */
+        "/etc/ssl/ca-bundle.pem",                            /* openSUSE */
+        "/etc/ssl/cert.pem",                                 /* Alpine */
+    };
+    SSL_CTX_set_default_verify_paths(ctx);
+    if (getenv(X509_get_default_cert_file_env()) != NULL ||
+        getenv(X509_get_default_cert_dir_env()) != NULL ||
+        access(X509_get_default_cert_file(), R_OK) == 0 || is_hashed(X509_get_default_cert_dir()))
+        return;
+    for (size_t i = 0; i < sizeof bundles / sizeof *bundles; i++)
+        if (SSL_CTX_load_verify_locations(ctx, bundles[i], NULL) == 1)
+            return;
+}
+
 static int trust(SSL_CTX *ctx, const struct hfi_tls_options *options, hf_error *error) {
     struct stat dir;
     ERR_clear_error();
@@ -96,7 +130,7 @@ static int trust(SSL_CTX *ctx, const struct hfi_tls_options *options, hf_error *
     if (options->ca_dir != NULL && SSL_CTX_load_verify_locations(ctx, NULL, options->ca_dir) != 1)
         return bad_file(error, "the CA directory", options->ca_dir);
     if (options->ca_file == NULL && options->ca_dir == NULL && !options->insecure)
-        SSL_CTX_set_default_verify_paths(ctx);
+        trust_the_system(ctx);
     ERR_clear_error();
     return HF_OK;
 }

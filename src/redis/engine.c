@@ -139,8 +139,13 @@ static void release_expired(struct hfi_engine *engine, const struct hfi_kind *ki
     (void)kind;
     /* most leases have ended at the server by then, too */
     int64_t first_ms = hfi_now_ms() + RELEASE_EXPIRED_AFTER_MS;
-    hfi_late_copies_add(hfi_redis_of(engine), name, name_len, owner, owner_len, stamp,
-                        hfi_max_ms(stamp->until_ms, first_ms), lease_ms, first_ms);
+    const struct hfi_late_token token = {
+        .stamp = stamp,
+        .until_ms = hfi_max_ms(stamp->until_ms, first_ms),
+        .lease_ms = lease_ms,
+        .first_ms = first_ms,
+    };
+    hfi_late_copies_add(hfi_redis_of(engine), name, name_len, owner, owner_len, &token);
 }
 
 static const void *node_of(struct hfi_engine *engine, const struct hfi_kind *kind, const char *name,

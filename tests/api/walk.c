@@ -1,5 +1,5 @@
 /*
- * The steps of a walk: one for each exported function, in the order of src/api/exports.txt.
+ * The steps of a walk: one for each exported function, in the order of tests/frame/exports.txt.
  */
 #include "api/walk.h"
 
@@ -466,7 +466,7 @@ void walk_tidy(struct walk *w) {
 /* ---- Nothing is left out ---- */
 
 void walk_assert_complete(void) {
-    FILE *file = fopen(HF_SOURCE_DIR "/src/api/exports.txt", "re");
+    FILE *file = fopen(HF_SOURCE_DIR "/tests/frame/exports.txt", "re");
     char line[128];
     size_t i = 0;
     assert_non_null(file);

@@ -92,7 +92,7 @@ bool walk_prepare(struct walk *w);
 void walk_tidy(struct walk *w);
 void walk_end(struct walk *w);
 
-/* Asserts that the steps are just the functions that src/api/exports.txt names. */
+/* Asserts that the steps are just the functions that tests/frame/exports.txt names. */
 void walk_assert_complete(void);
 
 #endif

@@ -36,6 +36,31 @@ tls_server_start() {
     fail "no port for a server with TLS"
 }
 
+# in_etc PATH COMMAND...: with nothing in /etc but the good CA, under that name.
+in_etc() {
+    local path=$1
+    shift
+    unshare --map-root-user --mount sh -eu -c 'bundle=$1 path=$2; shift 2
+        mount -t tmpfs none /etc
+        mkdir -p "$(dirname "$path")"
+        cp "$bundle" "$path"
+        exec env -u SSL_CERT_FILE -u SSL_CERT_DIR "$@"' sh "$dir/good.pem" "$path" "$@"
+}
+test_authorities_where_other_systems_keep_them() {
+    unshare --map-root-user --mount mount -t tmpfs none /etc 2>/dev/null ||
+        { echo "skipped: no namespace to mount in"; return; }
+    tls_server_start --tls-auth-clients no
+    local path tool=("$HOLDFAST" --tls -h 127.0.0.1 -p "$port")
+    for path in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem /etc/ssl/cert.pem; do
+        expect 0 in_etc "$path" "${tool[@]}" run x true
+    done
+    expect 69 in_etc /etc/elsewhere.pem "${tool[@]}" run x true
+    says "was rejected"
+    # What a variable names is used alone.
+    expect 69 in_etc /etc/pki/tls/certs/ca-bundle.crt env SSL_CERT_FILE="$dir/bad.pem" "${tool[@]}" run x true
+    says "was rejected"
+}
+
 test_flags() {
     tls_server_start --tls-auth-clients no
     local tls=("$HOLDFAST" --tls -h localhost -p "$port")

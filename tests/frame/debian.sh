@@ -16,7 +16,7 @@ for file in "libholdfast$soname.install" "libholdfast$soname.symbols"; do
 done
 head -n 1 "libholdfast$soname.symbols" | grep -qx "libholdfast.so.$soname libholdfast$soname #MINVER#" || fail "the head of the symbols file"
 
-exported=$(grep -o '^hf_[a-z0-9_]*' "$HF_SOURCE_DIR/src/api/exports.txt" | LC_ALL=C sort)
+exported=$(grep -o '^hf_[a-z0-9_]*' "$HF_SOURCE_DIR/tests/frame/exports.txt" | LC_ALL=C sort)
 packaged=$(sed -n 's/^ \(hf_[a-z0-9_]*\)@Base .*/\1/p' "libholdfast$soname.symbols" | LC_ALL=C sort)
 [ -n "$exported" ] || fail "no exports"
 difference=$(diff <(echo "$exported") <(echo "$packaged")) ||
@@ -25,6 +25,14 @@ difference=$(diff <(echo "$exported") <(echo "$packaged")) ||
 version=$("$HF_SOURCE_DIR/scripts/version" --deb)
 newest=$(sed -n 's/^ hf_.*@Base //p' "libholdfast$soname.symbols" | sort -V | tail -n 1)
 [ "$(printf '%s\n' "$newest" "$version" | sort -V | tail -n 1)" = "$version" ] || fail "a symbol is of $newest, and this is $version"
+
+# The public address is filled in by scripts/deb, or both files are left out.
+[ "$(cat watch upstream/metadata | grep -o '@[A-Z]*@' | sort -u)" = @REPOSITORY@ ] || fail "watch, upstream/metadata: unknown places"
+if /usr/bin/python3 -c 'import yaml' 2>/dev/null; then
+    /usr/bin/python3 -c 'import sys, yaml
+data = yaml.safe_load(open("upstream/metadata").read().replace("@REPOSITORY@", "https://host.invalid/holdfast"))
+sys.exit("Repository" not in data or not all(isinstance(value, str) for value in data.values()))' || fail "upstream/metadata"
+fi
 
 unit=holdfast.holdfast-serve.service
 if [ -x "$HOLDFAST" ]; then

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The shared library exports what src/api/exports.txt lists and the header declares, and nothing else; the
+# The shared library exports what tests/frame/exports.txt lists and the header declares, and nothing else; the
 # static one leaks no name without our prefix; the soname and the never-unload flag are set.
 #
 #   tests/frame/exports.sh --declared    prints what the header declares, for who adds a function
 set -eu
 
 export LC_ALL=C
-list=src/api/exports.txt
+list=tests/frame/exports.txt
 source=${HF_SOURCE_DIR:-$(dirname "${BASH_SOURCE[0]}")/../..}
 failures=0
 

@@ -2,7 +2,7 @@
 # The build refuses includes in the wrong direction. Every room of a tree of probes asks for a header of
 # every other room, with the project's own CMake files: it must be there exactly if a line hf_layer() of
 # CMakeLists.txt says so. CONTRIBUTING.md must show the same lines. Then the two rules that an include path
-# cannot express are broken, one by one.
+# cannot express are broken, one by one. No room has more than thirty files, but that of the scripts.
 set -eu
 
 root=$(mktemp -d)
@@ -43,6 +43,12 @@ done
 for name in "${!group[@]}"; do
     [ "$(shown "$name")" = "${group[$name]}" ] || complain "CONTRIBUTING.md has another group $name"
 done
+
+while read -r dir; do
+    files=$(find "$dir" -maxdepth 1 -type f | wc -l)
+    [ "$files" -le 30 ] || [ "$dir" = "$HF_SOURCE_DIR/src/redis/scripts" ] ||
+        complain "${dir#"$HF_SOURCE_DIR"/} has $files files; more than thirty are two rooms"
+done < <(find "$HF_SOURCE_DIR"/{src,cli} -type d)
 
 for dir in "${dirs[@]}"; do
     mkdir -p "$root/src/$dir"

@@ -6,7 +6,7 @@ fail() { echo "FAILED: $*"; exit 1; }
 pages=$HF_BUILD_DIR/man3
 [ -d "$pages" ] || { echo "skipped: this build was made without Python"; exit 77; }
 
-exported=$(grep -o '^hf_[a-z0-9_]*' "$HF_SOURCE_DIR/src/api/exports.txt" | LC_ALL=C sort)
+exported=$(grep -o '^hf_[a-z0-9_]*' "$HF_SOURCE_DIR/tests/frame/exports.txt" | LC_ALL=C sort)
 described=$(find "$pages" -name '*.3' -printf '%f\n' | sed 's/\.3$//' | LC_ALL=C sort)
 [ -n "$exported" ] || fail "no exports"
 difference=$(diff <(echo "$exported") <(echo "$described")) || fail "functions and pages differ: $difference"

@@ -131,7 +131,7 @@ static bool answer_well(const struct peer *peer, const redisReply *command) {
         confirm(peer, "subscribe", command);
     else if (strcasecmp(verb, "SSUBSCRIBE") == 0)
         confirm(peer, "ssubscribe", command);
-    else if (strcasecmp(verb, "CLIENT") == 0 && command->elements == 3)
+    else if (strcasecmp(verb, "CLIENT") == 0 && command->elements <= 3)
         put_text(peer, "+OK\r\n");
     else
         return false;

@@ -47,12 +47,14 @@ static const struct kind route[] = {
     {"moving_once", HF_PLAIN, HF_NONREENTRANT, visit_lock, BREAK_IN, true},
     {"moving_fenced", HF_PLAIN, HF_FENCED, visit_lock, BREAK_IN, true},
     {"moving_fair", HF_FAIR, 0, visit_lock, BREAK_IN, true},
+    {"moving_string", HF_STRING, 0, visit_lock, BREAK_IN, true},
     {"moving_readwrite", HF_WRITE, 0, visit_readwrite, BREAK_IN, true},
 };
 
 static const struct kind cohorts[] = {
     {"cohort", HF_PLAIN, HF_COHORT, visit_lock, BREAK_IN, false},
     {"cohort_fair", HF_FAIR, HF_COHORT, visit_lock, BREAK_IN, false},
+    {"cohort_string", HF_STRING, HF_COHORT, visit_lock, BREAK_IN, false},
 };
 
 /* An ensemble has no scripts, so nobody can be wronged by one. Latches are not played: docs/curator.md says what their count-downs

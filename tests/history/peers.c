@@ -1,5 +1,6 @@
 /*
- * Players with other libraries: redis-py, redsync and node-redlock, at the names of the string kind.
+ * Players with other libraries: redis-py, redsync and node-redlock, at the names of the string kind. On a quorum the latter
+ * two.
  *
  * Used by play.c, in its one thread. Each has an actor (tests/peers), which does one thing after the other: it takes the
  * lock, perhaps lengthens its lease, gives it back. An operation is written down from before its command is sent until after
@@ -16,9 +17,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define KIND "string"
 #define PEER_LEASE_MS (2 * PLAY_LEASE_MS)
 #define VISITS_PER_NAME 12
+#define QUORUM_VISITS_PER_NAME 4 /* all its players are together at one name */
+#define PORTS_TEXT 64
 
 const char *const peer_languages[PLAY_PEERS] = {"python", "go", "node"};
 static const char *const libraries[PLAY_PEERS] = {"redis-py", "redsync", "node-redlock-5"};
@@ -90,14 +92,20 @@ static int code_of(const struct peer_player *player, const char *answer) {
     return strcmp(answer, "busy") == 0 && soon ? HF_EBUSY : HF_EUNKNOWN;
 }
 
+/* Of a quorum a refused release or extension says only that too few servers have answered well. */
+static int code_of_hold(const struct peer_players *players, const struct peer_player *player,
+                        const char *answer) {
+    int code = code_of(player, answer);
+    return players->run->plan->kinds->quorum && code != HF_OK ? HF_EUNKNOWN : code;
+}
+
 static void given(struct peer_players *players, struct peer_player *player, const char *answer) {
-    (void)players;
-    record_return(&player->operation, code_of(player, answer), " ");
+    record_return(&player->operation, code_of_hold(players, player, answer), " ");
     player->hold[0] = '\0';
 }
 
 static void extended(struct peer_players *players, struct peer_player *player, const char *answer) {
-    int code = code_of(player, answer);
+    int code = code_of_hold(players, player, answer);
     record_return(&player->operation, code, " ");
     if (code == HF_OK)
         record_sure(&players->record, player->hold, player->called_ns, PEER_LEASE_MS);
@@ -112,6 +120,20 @@ static void taken(struct peer_players *players, struct peer_player *player, cons
         return;
     snprintf(player->hold, sizeof player->hold, "%s", player->operation.id);
     record_sure(&players->record, player->hold, player->called_ns, PEER_LEASE_MS);
+}
+
+static void open_lock(struct peer_players *players, struct peer_player *player) {
+    const struct run *run = players->run;
+    size_t i = (size_t)(player - players->all);
+    char ports[PORTS_TEXT] = "";
+    for (size_t s = 0; s < run->servers_len; s++) {
+        size_t len = strlen(ports);
+        snprintf(ports + len, sizeof ports - len, " %d", server_port(run->servers[s]));
+    }
+    const char *answer = remote_call(player->actor, "open h %s %s %d%s", libraries[i], player->name,
+                                     PEER_LEASE_MS, ports);
+    if (strcmp(answer, "ok") != 0)
+        support_die("%s: open: %s", libraries[i], answer);
 }
 
 static void begin(struct peer_players *players, struct peer_player *player) {
@@ -129,18 +151,14 @@ static void begin(struct peer_players *players, struct peer_player *player) {
         return;
     }
     char name[48];
-    play_name(KIND, players->run->begin_ms, name);
+    bool quorum = players->run->plan->kinds->quorum;
+    play_name(player->subject.kind, players->run->begin_ms, name);
     if (strcmp(name, player->name) != 0) {
         snprintf(player->name, sizeof player->name, "%s", name);
         player->visits = 0;
-        size_t i = (size_t)(player - players->all);
-        const char *answer =
-            remote_call(player->actor, "open h %s %s %d %d", libraries[i], player->name,
-                        PEER_LEASE_MS, server_port(players->run->servers[0]));
-        if (strcmp(answer, "ok") != 0)
-            support_die("%s: open: %s", libraries[i], answer);
+        open_lock(players, player);
     }
-    if (player->visits++ >= VISITS_PER_NAME)
+    if (player->visits++ >= (quorum ? QUORUM_VISITS_PER_NAME : VISITS_PER_NAME))
         return;
     player->operation = record_call(&players->record, &player->subject, "acquire",
                                     "wait=0 lease=%d nested=0 hold=- values=", PEER_LEASE_MS);
@@ -181,7 +199,8 @@ static bool is_idle(void *arg) {
 
 struct peer_players *peer_players_new(struct run *run) {
     static int processes;
-    if (!run->plan->peers || run->plan->kinds != &kinds_of_one_server)
+    bool quorum = run->plan->kinds == &kinds_of_a_quorum;
+    if (!run->plan->peers || (run->plan->kinds != &kinds_of_one_server && !quorum))
         return NULL;
     struct peer_players *players = calloc(1, sizeof *players);
     char process[24];
@@ -192,11 +211,14 @@ struct peer_players *peer_players_new(struct run *run) {
     record_open(&players->record, run->dir, process);
     for (size_t i = 0; i < PLAY_PEERS; i++) {
         struct peer_player *player = &players->all[i];
-        player->actor = run->plan->actors[i];
+        bool joins =
+            !quorum || strcmp(peer_languages[i], "python") != 0; /* redis-py has no quorum */
+        player->actor = joins ? run->plan->actors[i] : NULL;
         player->answer_id = -1;
         snprintf(player->owner, sizeof player->owner, "%s:%zu", libraries[i], i + 1);
-        player->subject =
-            (struct subject){.name = player->name, .kind = KIND, .owner = player->owner};
+        player->subject = (struct subject){.name = player->name,
+                                           .kind = quorum ? "quorum_string" : "string",
+                                           .owner = player->owner};
     }
     return players;
 }

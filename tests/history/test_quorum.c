@@ -6,15 +6,18 @@
  * all the time, and each answer is checked. A server that restarts empty may cost a hold, which is
  * reported, but never admits a second one: the restart guard prevents that.
  *
- * Redisson's RedLock takes part where no server forgets. It has no deadline; the check is that it
- * is alone for as long as the leases of its members last, counted from its call.
+ * Redisson's RedLock, redsync and node-redlock take part where no server forgets. They have no
+ * deadline; the check is that they are alone for as long as the leases of their members last, counted
+ * from their call.
  */
 #include "suite.h"
 
 static void calm_and_lies_are_found(void **state) {
     (void)state;
-    suite_play((struct plan){.kinds = &kinds_of_a_quorum, .title = "quorum calm", .java = true},
-               must_be_right_and_lies_found);
+    suite_play(
+        (struct plan){
+            .kinds = &kinds_of_a_quorum, .title = "quorum calm", .java = true, .peers = true},
+        must_be_right_and_lies_found);
 }
 
 static void servers_are_cut_off_and_players_killed(void **state) {
@@ -22,7 +25,8 @@ static void servers_are_cut_off_and_players_killed(void **state) {
     suite_play((struct plan){.kinds = &kinds_of_a_quorum,
                              .title = "quorum cut",
                              .troubles = TROUBLE_LOSE | TROUBLE_KILL | TROUBLE_KILL_JVM,
-                             .java = true},
+                             .java = true,
+                             .peers = true},
                must_be_right);
 }
 
@@ -32,7 +36,8 @@ static void servers_restart_with_their_data(void **state) {
     suite_play((struct plan){.kinds = &kinds_of_a_quorum,
                              .title = "quorum restarts",
                              .troubles = TROUBLE_RESTART | TROUBLE_PAUSE,
-                             .unguarded = true},
+                             .unguarded = true,
+                             .peers = true},
                must_be_right);
 }
 

@@ -178,6 +178,55 @@ CASE(a_lease_that_ends_at_a_time) {
     finish(&w);
 }
 
+static hf_lock *lock_named(hf_client *client, hf_kind kind, const char *name) {
+    hf_lock *lock;
+    hf_lock_options options = HF_LOCK_INIT;
+    options.kind = kind;
+    assert_int_equal(hf_lock_new_with(client, name, strlen(name), &options, &lock), HF_OK);
+    return lock;
+}
+
+/* The clock is stepped, then the lock acquired: how much later than it says the key ends. */
+static int64_t lasts_longer_than_it_says(struct world *w, hf_lock *lock, int64_t step_ms) {
+    step_clock(w->server, step_ms);
+    hf_acquire_options options = world_wait_for(0, 60000);
+    assert_int_equal(hf_lock_acquire_with(lock, &options, NULL), HF_OK);
+    long long left_ms = pttl(w->server, "stepped"); /* before it is asked what remains */
+    int64_t remaining_ms = hf_lock_remaining_ms(lock);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    return left_ms - remaining_ms;
+}
+
+/* The server's clock is stepped while a connection is idle: the key ends that much earlier, and the
+ * client knows. */
+CASE(S37_a_step_since_the_last_reading) {
+    struct world w;
+    begin(&w, 0, NULL);
+    hf_lock *lock = lock_named(w.client, HF_STRING, "stepped");
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    linger(1100); /* longer than a reading is trusted */
+    assert_true(lasts_longer_than_it_says(&w, lock, 20000) >= 0);
+    hf_lock_free(lock);
+    step_clock(w.server, 0);
+    finish(&w);
+}
+
+/* It was found to be stepped, and is stepped again at once. */
+CASE(S38_a_clock_that_is_stepped_again) {
+    struct world w;
+    begin(&w, 0, NULL);
+    hf_lock *lock = lock_named(w.client, HF_STRING, "stepped");
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    linger(1100);
+    for (int64_t step_ms = 10000; step_ms <= 50000; step_ms += 10000)
+        assert_true(lasts_longer_than_it_says(&w, lock, step_ms) >= 0);
+    hf_lock_free(lock);
+    step_clock(w.server, 0);
+    finish(&w);
+}
+
 /* Whether eight renewals came before their warnings, which come when half of what is trusted is left. */
 static bool renews_before_warnings(struct world *w, struct world_events *events,
                                    int64_t trusted_ms) {

@@ -511,13 +511,45 @@ CASE(S22_the_lease_counts_from_the_first_copy) {
     world_end(&w);
 }
 
+/* Whether this user may end connections; else the lease of a late copy has to end. */
+struct right {
+    const char *name;
+    bool kills;
+};
+
+static const struct right rights[] = {{"may_kill", true}, {"may_not_kill", false}};
+
+#define KILL "\r\nKILL\r\n"
+
+static void set_right(struct server *server, const struct right *right) {
+    cmd_ok(server, right->kills ? "ACL SETUSER default +@all"
+                                : "ACL SETUSER default -client +client|setname +client|info "
+                                  "+client|id +client|tracking +client|caching +client|list");
+}
+
+static void string_end_with_all_rights(struct world *w) {
+    set_right(w->server, &rights[0]);
+    world_end(w);
+}
+
+/* What is held back comes to nothing, or arrives. */
+static void release_held(struct world *w, const struct right *right) {
+    int delivered = proxy_release_held(w->proxy);
+    if (right->kills)
+        assert_true(delivered <= 0);
+    else
+        assert_true(delivered > 0);
+}
+
 /* Past half the lease the first token is given up, and another drawn. */
-CASE(S31_past_half_the_lease_a_new_token) {
+ROW_CASES(S31_past_half_the_lease_a_new_token, right, rights) {
     struct world w;
     hf_options brief = impatient();
     hf_acquire_options options = world_wait_for(HANG_MS, 3000);
     char handle[HF_HANDLE_MAX];
     string_begin(&w, HF_STRING, &brief);
+    set_right(w.server, right);
+    size_t releases = proxy_seen(w.proxy, release_by(&w));
     proxy_hold_request(w.proxy, ACQUIRE);
     proxy_refuse(w.proxy, true);
     struct world_caller waiter;
@@ -529,43 +561,150 @@ CASE(S31_past_half_the_lease_a_new_token) {
     assert_int_equal(hf_lock_handle(w.lock, waiter.owner, handle, sizeof handle), HF_OK);
     assert_string_equal(handle, value(&w));
     assert_true(hf_lock_remaining_ms_as(w.lock, waiter.owner) > 1500);
+    assert_true(proxy_wait_seen(w.proxy, release_by(&w), releases + 1, HANG_MS)); /* behind it */
+    assert_int_equal(proxy_seen(w.proxy, KILL), 1);
     assert_int_equal(hf_lock_release_as(w.lock, waiter.owner), HF_OK);
-    assert_true(proxy_release_held(w.proxy) > 0);
+    release_held(&w, right);
     assert_true(world_wait_free(&w, HANG_MS));
-    world_end(&w);
+    string_end_with_all_rights(&w);
 }
 
 /* A copy that was stuck on a dead connection acts after the release: it takes the lock for nobody,
  * and is deleted when it could not come any more, even if a renewal that was stuck as well has made
- * it last. */
-STRING_CASE(S23_a_late_copy_is_deleted) {
+ * it last. If the server has ended that connection in front of the resend, the copy does not act. */
+ROW_CASES(S23_a_late_copy_is_deleted, right, rights) {
+    struct world w;
     hf_acquire_options options = world_wait_for(0, 2000);
     char handle[HF_HANDLE_MAX];
-    proxy_hold_request(w->proxy, ACQUIRE);
-    assert_int_equal(hf_lock_acquire_with(w->lock, &options, NULL), HF_OK);
-    assert_int_equal(hf_lock_handle(w->lock, 0, handle, sizeof handle), HF_OK);
-    assert_true(proxy_wait_held(w->proxy, HANG_MS));
-    assert_int_equal(hf_lock_release(w->lock), HF_OK);
-    assert_true(world_free(w));
-    assert_true(proxy_release_held(w->proxy) > 0);
-    assert_string_equal(value(w), handle);
-    cmd_ok(w->server, "PEXPIRE " WORLD_NAME " 60000");
-    assert_int_equal(hf_lock_try(w->lock), HF_EBUSY);
-    assert_true(world_wait_free(w, HANG_MS));
+    string_begin(&w, HF_STRING, NULL);
+    set_right(w.server, right);
+    proxy_hold_request(w.proxy, ACQUIRE);
+    assert_int_equal(hf_lock_acquire_with(w.lock, &options, NULL), HF_OK);
+    assert_int_equal(hf_lock_handle(w.lock, 0, handle, sizeof handle), HF_OK);
+    assert_true(proxy_wait_held(w.proxy, HANG_MS));
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_true(world_free(&w));
+    release_held(&w, right);
+    assert_string_equal(value(&w), right->kills ? "" : handle);
+    if (!right->kills) {
+        cmd_ok(w.server, "PEXPIRE " WORLD_NAME " 60000");
+        assert_int_equal(hf_lock_try(w.lock), HF_EBUSY);
+    }
+    assert_true(world_wait_free(&w, HANG_MS));
+    string_end_with_all_rights(&w);
 }
 
 /* The same for an acquire that found the lock taken. */
-STRING_CASE(S27_a_late_copy_of_a_failed_acquire_is_deleted) {
+ROW_CASES(S27_a_late_copy_of_a_failed_acquire_is_deleted, right, rights) {
+    struct world w;
     hf_acquire_options options = world_wait_for(0, 2000);
-    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    string_begin(&w, HF_STRING, NULL);
+    set_right(w.server, right);
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    proxy_hold_request(w.proxy, ACQUIRE);
+    assert_int_equal(hf_lock_acquire_with(w.lock, &options, NULL), HF_EBUSY);
+    assert_true(proxy_wait_held(w.proxy, HANG_MS));
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    release_held(&w, right);
+    assert_true(world_free(&w) == right->kills);
+    if (!right->kills)
+        cmd_ok(w.server, "PEXPIRE " WORLD_NAME " 60000");
+    assert_true(world_wait_free(&w, HANG_MS));
+    string_end_with_all_rights(&w);
+}
+
+/* Ten times: without the right each copy acts behind the release, and the server is asked only
+ * once. */
+ROW_CASES(S36_dead_connections_are_ended, right, rights) {
+    enum { ROUNDS = 10 };
+    struct world w;
+    hf_acquire_options options = world_wait_for(0, 60000);
+    int acted = 0;
+    string_begin(&w, HF_STRING, NULL);
+    set_right(w.server, right);
+    for (int round = 0; round < ROUNDS; round++) {
+        proxy_hold_request(w.proxy, ACQUIRE);
+        assert_int_equal(hf_lock_acquire_with(w.lock, &options, NULL), HF_OK);
+        assert_true(proxy_wait_held(w.proxy, HANG_MS));
+        assert_int_equal(hf_lock_release(w.lock), HF_OK);
+        release_held(&w, right);
+        acted += !world_free(&w);
+        cmd_ok(w.server, "DEL " WORLD_NAME);
+    }
+    assert_int_equal(acted, right->kills ? 0 : ROUNDS);
+    assert_int_equal(proxy_seen(w.proxy, KILL), right->kills ? ROUNDS : 1);
+    string_end_with_all_rights(&w);
+}
+
+/* The bytes of an attempt lie in the socket of a stopped server when its caller gives up. The server
+ * ends that connection, and the token is released behind that: nothing is left, and nothing comes
+ * later. Over TCP, whose addresses tell clients apart. */
+CASE(S33_an_attempt_at_a_stopped_server_leaves_nothing) {
+    struct server *server = server_start(&(struct server_options){.tcp = true});
+    hf_options options = impatient();
+    hf_acquire_options lease = world_wait_for(0, 60000);
+    struct proxy *proxy = proxy_start_tcp(server_port(server), PROXY_RESP);
+    hf_client *client;
+    assert_int_equal(hf_open(proxy_tcp_url(proxy), &options, &client), HF_OK);
+    hf_lock *lock = string_lock(client, HF_STRING);
+    world_warm_up(lock);
+    server_freeze(server);
+    assert_int_equal(hf_lock_acquire_with(lock, &lease, NULL), HF_EUNREACH);
+    server_unfreeze(server);
+    assert_true(proxy_wait_seen(proxy, KILL, 1, HANG_MS));
+    assert_true(WAIT_FOR(!key_exists(server, WORLD_NAME), HANG_MS));
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    assert_true(HOLDS_FOR(!key_exists(server, WORLD_NAME), 300));
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client), HF_OK);
+    proxy_free(proxy);
+    server_free(server);
+}
+
+/* Another process may have given the same id to a stranger, and clients of a Unix socket have one
+ * address: a connection that a restarted server does not know is not ended. */
+STRING_CASE(S34_no_connection_of_a_restarted_server_is_ended) {
+    hf_acquire_options options = world_wait_for(HANG_MS, 60000);
+    struct world_caller waiter;
     proxy_hold_request(w->proxy, ACQUIRE);
-    assert_int_equal(hf_lock_acquire_with(w->lock, &options, NULL), HF_EBUSY);
+    proxy_refuse(w->proxy, true);
+    world_call_acquire(&waiter, w->lock, options);
     assert_true(proxy_wait_held(w->proxy, HANG_MS));
-    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
-    assert_true(proxy_release_held(w->proxy) > 0);
-    assert_false(world_free(w));
-    cmd_ok(w->server, "PEXPIRE " WORLD_NAME " 60000");
-    assert_true(world_wait_free(w, HANG_MS));
+    server_restart(w->server);
+    proxy_refuse(w->proxy, false);
+    assert_int_equal(world_join(&waiter), HF_OK);
+    assert_int_equal(proxy_seen(w->proxy, KILL), 0);
+    assert_int_equal(hf_lock_release_as(w->lock, waiter.owner), HF_OK);
+}
+
+/* The end of the lease by the server's clock, in ms since 1970. */
+static int64_t ends_at(struct server *server) {
+    return cmd_int(server, "PEXPIRETIME " WORLD_NAME);
+}
+
+/* All copies of an acquire name one end: the copy that runs may be any of them. */
+CASE(S35_all_copies_end_at_one_time) {
+    struct world w;
+    hf_options brief = impatient();
+    struct world_caller waiter;
+    char end[32];
+    string_begin(&w, HF_STRING, &brief);
+    if (!has_command(w.server, "PEXPIRETIME")) {
+        world_end(&w);
+        skip();
+    }
+    proxy_hold_request(w.proxy, ACQUIRE);
+    proxy_refuse(w.proxy, true);
+    world_call_acquire(&waiter, w.lock, world_wait_for(HANG_MS, 600000));
+    assert_true(proxy_wait_held(w.proxy, HANG_MS));
+    linger(20); /* the next copy is written at another time */
+    proxy_refuse(w.proxy, false);
+    assert_int_equal(world_join(&waiter), HF_OK);
+    snprintf(end, sizeof end, "\r\n%lld\r\n", (long long)ends_at(w.server));
+    assert_int_equal(proxy_seen(w.proxy, end), 2);
+    assert_int_equal(hf_lock_release_as(w.lock, waiter.owner), HF_OK);
+    world_end(&w);
 }
 
 /* A release that was stuck finds its token gone, and leaves the next hold alone; so does a
@@ -673,6 +812,32 @@ static bool sets_if_equal(struct server *server) {
     return has;
 }
 
+/* A renewal by command sets the lease: a copy that was stuck takes back an extension, of which no
+ * more was trusted. */
+static void a_late_renewal_shortens_nothing_that_is_trusted(struct server *server) {
+    struct proxy *proxy = proxy_start(server_socket(server));
+    hf_client *client;
+    hf_lock *lock;
+    hf_acquire_options fixed = world_wait_for(0, 40000);
+    assert_int_equal(hf_open(proxy_url(proxy), NULL, &client), HF_OK);
+    assert_int_equal(new_lock(client, HF_STRING, "late", 4, &lock), HF_OK);
+    assert_int_equal(hf_lock_acquire_with(lock, &fixed, NULL), HF_OK);
+    assert_int_equal(hf_lock_extend(lock, 41000),
+                     HF_OK); /* now it is known that scripts do not run */
+    proxy_hold_request(proxy, "\r\nIFEQ\r\n");
+    assert_int_equal(hf_lock_extend(lock, 42000), HF_OK);
+    assert_int_equal(hf_lock_extend(lock, 600000), HF_OK);
+    assert_in_range(pttl(server, "late"), 500000, 601000);
+    assert_true(proxy_release_held(proxy) > 0);
+    assert_in_range(pttl(server, "late"), 1, 43000);
+    int64_t left_ms = pttl(server, "late");
+    assert_true(hf_lock_remaining_ms(lock) <= left_ms);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    hf_lock_free(lock);
+    assert_int_equal(hf_close(client), HF_OK);
+    proxy_free(proxy);
+}
+
 /* On a server that has the commands, every verb works without a script; other kinds name the
  * cause. */
 static void no_script_is_needed(struct server *server) {
@@ -708,6 +873,8 @@ static void no_script_is_needed(struct server *server) {
     assert_int_equal(hf_lock_extend(lock, 8000), HF_OK);
     assert_true(HOLDS_FOR(hf_lock_remaining_ms(lock) > 0, 4500));
     assert_int_equal(hf_lock_release(lock), HF_OK);
+
+    a_late_renewal_shortens_nothing_that_is_trusted(server);
 
     cmd_ok(server, "SET s 5f3a");
     assert_int_equal(hf_lock_adopt(lock, "5f3a", 5000, &result), HF_OK);

@@ -190,25 +190,6 @@ CASE(S79_a_deletion_is_reported_within_a_second) {
     world_end(&w);
 }
 
-/* Also the first old hold of a client, for which it subscribes. Each is of a client of its own; the
- * machine may be late with some of them. */
-CASE(S79_a_first_hold_is_tracked_within_a_second) {
-    int64_t fastest_ms = HANG_MS;
-    for (int i = 0; i < 5; i++) {
-        struct world w;
-        const hf_options options = patient();
-        world_begin(&w, &options);
-        assert_int_equal(hf_ping(w.client), HF_OK);
-        int64_t begin_ms = now_ms();
-        assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-        assert_true(is_tracked(w.client, 1));
-        int64_t took_ms = now_ms() - begin_ms;
-        fastest_ms = took_ms < fastest_ms ? took_ms : fastest_ms;
-        world_end(&w);
-    }
-    assert_in_range(fastest_ms, 0, AT_ONCE_MS - 1);
-}
-
 /* ---- Many ---- */
 
 struct holds {

@@ -200,7 +200,7 @@ CASE(nonsense_in_the_handshake) {
             struct session session;
             begin(&session, &mood);
             int err = hf_ping(session.client);
-            /* What CLIENT says is not looked at; a server may keep its version to itself. */
+            /* CLIENT is optional; a server may keep its version to itself. */
             bool fine = strcmp(verbs[v], "CLIENT") == 0 ||
                         (strcmp(verbs[v], "INFO") == 0 && is_text_reply(nonsense[i].bytes));
             if (err != HF_EPROTO && !fine)

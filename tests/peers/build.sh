@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Builds the peers of one language: build.sh OUTDIR python|node|go|java|rust. Each library comes from its own registry, by the
+# Builds the peers of one language: build.sh OUTDIR python|node|go|java|rust|text. Each library comes from its own registry, by the
 # language's ordinary client, into OUTDIR/LANGUAGE. Does nothing when that is newer than the sources, so only the first run
 # needs the network. Exit status: 0 built; 77 this machine cannot (a line "SKIP LANGUAGE: reason" says why); 1 a real error.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 if [ $# -ne 2 ] || ! [ -d "$here/$2" ]; then
-    echo "usage: build.sh OUTDIR python|node|go|java|rust" >&2
+    echo "usage: build.sh OUTDIR python|node|go|java|rust|text" >&2
     exit 1
 fi
 language=$2
@@ -46,6 +46,11 @@ build_python() {
     rm -rf "$out/venv"
     python3 -m venv "$out/venv" >"$log" 2>&1 || skip "python3 -m venv does not work: python3-venv is not installed"
     fetch "$out/venv/bin/pip" install --no-input --disable-pip-version-check --retries 2 -r "$sources/requirements.txt"
+}
+
+# Nothing is fetched: it needs no library.
+build_text() {
+    needs python3
 }
 
 build_node() {

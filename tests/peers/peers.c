@@ -46,6 +46,7 @@ struct remote *peers_start(const char *language) {
     static const char jars[] = HF_PEERS_DIR "/java/actor.jar:" HF_PEERS_DIR "/java/lib/*";
     static const char *const python[] = {HF_PEERS_DIR "/python/venv/bin/python",
                                          SOURCES "/python/actor.py", NULL};
+    static const char *const text[] = {"python3", SOURCES "/text/actor.py", NULL};
     static const char *const node[] = {"node", SOURCES "/node/actor.js", HF_PEERS_DIR "/node",
                                        NULL};
     static const char *const go[] = {HF_PEERS_DIR "/go/actor", NULL};
@@ -57,7 +58,8 @@ struct remote *peers_start(const char *language) {
     static const struct {
         const char *language;
         const char *const *argv;
-    } actors[] = {{"python", python}, {"node", node}, {"go", go}, {"rust", rust}, {"java", java}};
+    } actors[] = {{"python", python}, {"node", node}, {"go", go},
+                  {"rust", rust},     {"java", java}, {"text", text}};
     for (size_t i = 0; i < sizeof actors / sizeof *actors; i++) {
         if (strcmp(actors[i].language, language) == 0)
             return remote_start(actors[i].argv);

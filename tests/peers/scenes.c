@@ -42,7 +42,8 @@ static void our_hold_keeps_it_out(const struct peer *peer) {
     char *token = token_of(&pair);
     it_says("busy", "try long");
     assert_token(&pair, token);
-    assert_hf(HF_OK, hf_lock_extend(pair.lock, LONG_MS)); /* under another token */
+    assert_hf(HF_OK, hf_lock_extend(pair.lock, LONG_MS));
+    assert_token(&pair, token);
     it_says("busy", "try long");
     assert_hf(HF_OK, hf_lock_release(pair.lock));
     it_says("ok", "try long");

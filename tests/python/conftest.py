@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import shutil
 import subprocess
 import time
@@ -51,6 +53,15 @@ class Server:
         except redis.ConnectionError:
             assert self.process.poll() is None, "the server has ended"
             return False
+
+    def listen(self, option: str = "port") -> int:
+        """From now on also at a port of 127.0.0.1."""
+        for _ in range(100):
+            port = random.randrange(10000, 32768)  # The kernel gives these to nobody.
+            with contextlib.suppress(redis.ResponseError):  # It is in use.
+                self.redis.config_set(option, port)
+                return port
+        pytest.skip(f"this server cannot change its {option}")
 
     def stop(self) -> None:
         self.process.kill()

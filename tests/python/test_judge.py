@@ -3,9 +3,7 @@ which a busy machine exceeds: so this is for the soak."""
 
 from __future__ import annotations
 
-import contextlib
 import os
-import random
 import re
 import subprocess
 import sys
@@ -15,7 +13,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-import redis
 
 SOURCE = "8.1.0"  # The version whose tests are the judge.
 
@@ -59,16 +56,6 @@ def sources(tmp_path_factory):
     return place / f"redis-{SOURCE}"
 
 
-def listen(server):
-    """On a port, since over a Unix socket redis-py's fixtures wait for other servers."""
-    for _ in range(100):
-        port = random.randrange(10000, 32768)  # The kernel gives these to nobody.
-        with contextlib.suppress(redis.ResponseError):  # It is in use.
-            server.redis.config_set("port", port)
-            return port
-    pytest.skip("this server cannot change its port")
-
-
 @pytest.mark.timeout(240)
 def test_redis_pys_own_tests(server, sources, tmp_path):
     """Of 32 and 30: all but those of CLOCK and NO_EXPIRY."""
@@ -76,7 +63,7 @@ def test_redis_pys_own_tests(server, sources, tmp_path):
         pytest.skip(f"redis-py {SOURCE} is not installed")
     (tmp_path / "holdfast_plugin.py").write_text(textwrap.dedent(PLUGIN))
     command = [sys.executable, "-m", "pytest", "-q", "-p", "holdfast_plugin", "-p", "no:cacheprovider", "-rA"]
-    port = listen(server)
+    port = server.listen()  # Over a Unix socket redis-py's fixtures wait for other servers.
     command += [f"--redis-url=redis://127.0.0.1:{port}/9", "tests/test_lock.py", "tests/test_asyncio/test_lock.py"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
     done = subprocess.run(command, cwd=sources, env=environment, capture_output=True, text=True)

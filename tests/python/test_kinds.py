@@ -199,6 +199,10 @@ def test_quorum(new_server):
         with ours.lock("x") as lock:
             assert not theirs.lock("x").acquire(blocking=False)
             assert lock.remaining > 0
+        with ours.lock("y", timeout=1000) as lock:
+            lock.reacquire()
+            with pytest.raises(holdfast.NotSupportedError):
+                lock.extend(1000)
         servers[1].stop()
         with pytest.raises(holdfast.ConnectionError) as caught:
             theirs.lock("x").acquire(blocking=False)
@@ -280,6 +284,26 @@ def test_extend_adds_and_replaces(client, server):
         assert 900 < lock.ttl() <= 1000.1
     with client.lock("y") as watched, pytest.raises(holdfast.LockError, match="watchdog"):
         watched.extend(10)
+
+
+@pytest.mark.parametrize("kind", ["plain", "fair", "spin", "fenced", "string", "cohort", "read", "group", "all_of"])
+def test_which_locks_extend(client, kind):
+    if kind == "read":
+        lock = client.rwlock("x").read(timeout=1000)
+    elif kind == "group":
+        lock = client.group("x", ["v"], timeout=1000)
+    elif kind == "all_of":
+        lock = holdfast.all_of(client.lock("x"), client.lock("y"), timeout=1000)
+    else:
+        lock = client.lock("x", kind=kind, timeout=1000)
+    with lock:
+        lock.reacquire()
+        if kind in ("plain", "fair", "spin", "fenced", "string"):
+            lock.extend(1000)
+            assert lock.ttl() > 1500
+        else:
+            with pytest.raises(holdfast.NotSupportedError):
+                lock.extend(1000)
 
 
 def test_adopting_a_hold_of_another_client(client, other):
@@ -408,12 +432,20 @@ def test_every_option_arrives(server):
         clock_drift_ppm=5000,
         tls_insecure=False,
         sleep_at_once=True,
+        tracking=True,
     ) as client:
         with client.lock("x") as lock:
             assert 150 < lock.ttl() <= 200.1
             assert server.redis.exists("app:x")
             names = [c["name"] for c in server.redis.client_list()]
             assert "a_test" in " ".join(names)
+
+
+def test_server_reports_changes_unless_told_not_to(server):
+    with holdfast.Client(server.url, tracking=False) as without, holdfast.Client(server.url, tracking=True) as client:
+        with without.lock("x"), client.lock("y"):
+            wait_until(lambda: client.stats()["tracked"] == 1, "the request for reports")
+            assert without.stats()["tracked"] == 0
 
 
 def test_kinds_that_are_not_there(client):

@@ -60,7 +60,10 @@ static const any_kind kinds[] = {HF_PLAIN,
                                  HF_PLAIN | HF_COHORT,
                                  HF_FAIR,
                                  HF_READ,
-                                 HF_WRITE};
+                                 HF_WRITE,
+                                 HF_STRING,
+                                 HF_STRING | HF_SPIN,
+                                 HF_STRING | HF_COHORT};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 static void moves_while_waited_for(struct ring *r, any_kind kind, const char *name) {

@@ -212,7 +212,7 @@ CASE(each_database_has_its_own_objects_and_views) {
 }
 
 CASE(each_database_has_its_own_locks) {
-    static const any_kind kinds[] = {HF_PLAIN, HF_PLAIN | HF_FENCED, HF_FAIR, HF_WRITE};
+    static const any_kind kinds[] = {HF_PLAIN, HF_PLAIN | HF_FENCED, HF_FAIR, HF_WRITE, HF_STRING};
     if (!shards_can_have_databases())
         skip();
     struct shards *shards = shards_start(&(struct shards_options){.databases = 16});

@@ -20,6 +20,10 @@ enum discipline {
     RENEWS_BY_PX,    /* a renewal sets the lease, and an extension is trusted as a whole */
     NEVER_SETTLES,   /* nothing is released once more when a lost copy cannot act any more */
     NEVER_ASKS_TIME, /* an old reading of the server's clock is trusted */
+    /* on a server without scripts a renewal sets the lease, at least to what is left */
+    CAREFUL_NATIVE,       /* of an extension no more is trusted than a lease */
+    TRUSTS_NATIVE,        /* it is trusted as a whole */
+    SHORT_NATIVE_RENEWALS /* a renewal sets a lease, whatever is left of a longer one */
 };
 
 enum { OWNERS = 3, COPIES = 64, LATE_RELEASES = 64 };
@@ -52,6 +56,8 @@ struct owner {
     int request, token, copies;
     bool lost_copy; /* of the acquire of this token */
     int64_t first, sent, ends, believes;
+    int64_t lease;
+    int64_t leased; /* when the longest lease ends that it was granted */
     bool asked_time;
     int64_t ahead, sampled; /* the server's clock, as last read */
 };
@@ -126,7 +132,7 @@ static void owe_release(struct model *m, int token, int64_t at) {
 }
 
 static int64_t surely_over(const struct owner *o) {
-    return o->first + LEASE + 2 * SAMPLE_OLD + 2;
+    return o->first + o->lease + 2 * SAMPLE_OLD + 2;
 }
 
 /* ---- The server ---- */
@@ -145,8 +151,12 @@ static int64_t larger_of(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
+static bool is_native(const struct model *m) {
+    return m->discipline >= CAREFUL_NATIVE;
+}
+
 static bool raises(const struct model *m) {
-    return m->discipline != RENEWS_BY_PX && m->discipline != RENEWS_BY_PXAT;
+    return m->discipline != RENEWS_BY_PX && m->discipline != RENEWS_BY_PXAT && !is_native(m);
 }
 
 /* Returns what the command replies: of an acquire the token that was there, else 1 or 0. */
@@ -167,7 +177,9 @@ static int run_command(struct model *m, const struct copy *copy) {
             m->server.token = 0;
         return own;
     case RENEW:
-        if (own && m->discipline == RENEWS_BY_PXAT)
+        if (own && is_native(m))
+            set_expiry(m, server_now(m) + copy->number);
+        else if (own && m->discipline == RENEWS_BY_PXAT)
             set_expiry(m, copy->number);
         else if (own && m->discipline == RENEWS_BY_PX)
             set_expiry(m, server_now(m) + LEASE);
@@ -175,6 +187,11 @@ static int run_command(struct model *m, const struct copy *copy) {
             set_expiry(m, larger_of(m->server.expires, server_now(m) + LEASE));
         return own && (!raises(m) || server_now(m) <= copy->not_after);
     default:
+        if (is_native(m)) {
+            if (own)
+                set_expiry(m, server_now(m) + copy->number);
+            return own;
+        }
         if (own && server_now(m) <= copy->not_after)
             set_expiry(m, larger_of(m->server.expires, server_now(m) + LONG_LEASE));
         return own && server_now(m) <= copy->not_after;
@@ -192,7 +209,8 @@ static void let_go(struct model *m, struct owner *o) {
 static void grant(struct model *m, struct owner *o) {
     int64_t from = m->discipline == TRUSTS_RESENDS ? o->sent : o->first;
     o->state = HOLDING;
-    o->believes = from + LEASE;
+    o->believes = from + o->lease;
+    o->leased = o->believes;
     if (o->asked_time) { /* read in the same write, so not before it was sent */
         int64_t shown = o->sent + (o->ends - server_now(m));
         o->ahead = m->server.ahead;
@@ -217,7 +235,9 @@ static void answered(struct model *m, const struct copy *copy, int reply) {
     else if (copy->verb == RENEW)
         o->believes = larger_of(o->believes, o->sent + LEASE);
     else {
-        o->believes = larger_of(o->believes, o->sent + LONG_LEASE);
+        bool whole = !is_native(m) || m->discipline == TRUSTS_NATIVE;
+        o->believes = larger_of(o->believes, o->sent + (whole ? LONG_LEASE : LEASE));
+        o->leased = larger_of(o->leased, o->sent + LONG_LEASE);
         m->extended++;
     }
 }
@@ -239,7 +259,8 @@ static void begin(struct model *m, int who) {
     o->state = ASKING;
     o->token = m->discipline == REUSED_TOKENS ? who + 1 : ++m->last_token + OWNERS;
     o->first = m->now;
-    o->ends = m->now + o->ahead + LEASE;
+    o->lease = is_native(m) && roll(&m->play, 4) == 0 ? 2 * LEASE : LEASE;
+    o->ends = m->now + o->ahead + o->lease;
     send_acquire(m, who);
 }
 
@@ -250,7 +271,7 @@ static void timed_out(struct model *m, int who) {
     m->lost++;
     if (o->verb == ACQUIRE) {
         o->lost_copy = true;
-        if (m->now - o->first <= LEASE / 2) {
+        if (m->now - o->first <= o->lease / 2) {
             m->resent++;
             send_acquire(m, who);
             return;
@@ -273,7 +294,12 @@ static void use_hold(struct model *m, int who) {
         o->believes = 0; /* the caller is done with it */
         ask_server(m, who, RELEASE, 0);
     } else if (what == 1) {
-        ask_server(m, who, EXTEND, 0);
+        ask_server(m, who, EXTEND, larger_of(LONG_LEASE, o->leased - m->now));
+    } else if (m->discipline == TRUSTS_NATIVE && o->believes - m->now > LEASE) {
+        return; /* then it needs no renewal */
+    } else if (what <= 3 && is_native(m)) {
+        bool brief = m->discipline == SHORT_NATIVE_RENEWALS;
+        ask_server(m, who, RENEW, brief ? LEASE : larger_of(LEASE, o->leased - m->now));
     } else if (what <= 3) {
         ask_server(m, who, RENEW, m->now + o->ahead + LEASE);
     }
@@ -360,7 +386,7 @@ static void wind_up(struct model *m) {
             owe_release(m, o->token, surely_over(o));
         *o = (struct owner){.ahead = o->ahead};
     }
-    for (int i = 0; i < LEASE + STUCK_MAX + 100 && going_well(&m->play); i++)
+    for (int i = 0; i < 2 * LEASE + STUCK_MAX + 100 && going_well(&m->play); i++)
         tick(m);
     if (going_well(&m->play) && m->server.token != 0)
         violated(&m->play, "%d is held for nobody", m->server.token);
@@ -406,6 +432,20 @@ CASE(S50_careful_clients_never_share_the_lock) {
            model.stepped);
     assert_true(model.held > 0 && model.resent > 0 && model.lost > 0 && model.extended > 0);
     assert_true(model.settled > 0 && model.stepped > 0);
+}
+
+CASE(S50_careful_clients_without_scripts) {
+    uint64_t extended = model.extended;
+    play_many(&model.play, CAREFUL_NATIVE, 20000);
+    assert_true(model.extended > extended);
+}
+
+CASE(S50_extensions_without_scripts_trusted_whole_go_wrong) {
+    play_until_wrong(&model.play, TRUSTS_NATIVE);
+}
+
+CASE(S50_short_renewals_without_scripts_go_wrong) {
+    play_until_wrong(&model.play, SHORT_NATIVE_RENEWALS);
 }
 
 CASE(S50_reused_tokens_go_wrong) {

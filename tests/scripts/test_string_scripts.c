@@ -205,7 +205,39 @@ CASE(S42_acquire_script) {
     PLAY_SCRIPT(&acquire_grant, all);
 }
 
+static long long writes_so_far(void) {
+    char *info = cmd_str(stage->server, "INFO persistence");
+    const char *field = strstr(info, "rdb_changes_since_last_save:");
+    assert_non_null(field);
+    long long writes = strtoll(strchr(field, ':') + 1, NULL, 10);
+    free(info);
+    return writes;
+}
+
+/* A resend that finds its token writes, since WAIT confirms nothing but writes; a first copy that
+ * finds another's does not. */
+CASE(S42_a_resend_writes) {
+    char *text = script_text(acquire_grant.script), *sha = script_load(stage->server, text);
+    redisContext *user = connect_new_user(stage, acquire_grant.script, &acquire_grant, NULL);
+    prepare("SET thelock T");
+    long long before = writes_so_far();
+    expect_reply(script_call(user, sha, "thelock , U @+30000 0", server_time_ms(stage->server)),
+                 "0 -1 T", "another");
+    assert_int_equal(writes_so_far(), before);
+    prepare(HELD);
+    before = writes_so_far();
+    expect_reply(script_call(user, sha, "thelock , T @+30000 1", server_time_ms(stage->server)),
+                 "1 0", "resend");
+    assert_int_equal(writes_so_far(), before + 1);
+    redisFree(user);
+    free(sha);
+    free(text);
+}
+
 /* ---- Commands ---- */
+
+/* As a user that may touch the lock's key and run nothing but the command. */
+static redisContext *command_user;
 
 static redisReply *run_command(const char *line, int64_t base_ms) {
     struct words words, sent = {0};
@@ -220,22 +252,38 @@ static redisReply *run_command(const char *line, int64_t base_ms) {
         }
         words_add(&sent, word);
     }
-    redisContext *user = connect_as(stage->server, NULL, NULL);
-    redisReply *reply = words_send(user, &sent);
-    redisFree(user);
-    return reply;
+    return words_send(command_user, &sent);
+}
+
+static void become(const char *command) {
+    const struct grant grant = {command, "~thelock", "", command};
+    command_user = connect_new_user(stage, command, &grant, NULL);
+}
+
+/* Without the right nothing runs: so the rows are about this right and no other. */
+static void end_being(const char *command, const char *line) {
+    redisFree(command_user);
+    const struct grant grant = {command, "~thelock", "", command};
+    prepare(NULL);
+    command_user = connect_new_user(stage, "nobody", &grant, command);
+    expect_reply(run_command(line, server_time_ms(stage->server)), "!NOPERM", line);
+    redisFree(command_user);
+    command_user = NULL;
 }
 
 /* False: the server does not have it. */
 static bool knows(const char *line) {
     prepare(NULL);
+    command_user = connect_as(stage->server, NULL, NULL);
     redisReply *reply = run_command(line, server_time_ms(stage->server));
+    redisFree(command_user);
     bool known = reply->type != REDIS_REPLY_ERROR;
     freeReplyObject(reply);
     return known;
 }
 
-static void play_commands(const struct step_row *all, size_t len) {
+static void play_commands(const char *command, const struct step_row *all, size_t len) {
+    become(command);
     for (size_t i = 0; i < len; i++) {
         prepare(all[i].before);
         int64_t base_ms = server_time_ms(stage->server);
@@ -244,8 +292,9 @@ static void play_commands(const struct step_row *all, size_t len) {
         expect_reply(run_command(all[i].call, base_ms), all[i].again, all[i].name);
         assert_there(all[i].value, all[i].ttl_ms, all[i].name);
     }
+    end_being(command, all[0].call);
 }
-#define PLAY_COMMANDS(rows) play_commands(rows, sizeof rows / sizeof *rows)
+#define PLAY_COMMANDS(command, rows) play_commands(command, rows, sizeof rows / sizeof *rows)
 
 CASE(S43_acquire_command) {
     static const struct step_row all[] = {
@@ -261,7 +310,7 @@ CASE(S43_acquire_command) {
     };
     if (!knows(all[0].call))
         skip();
-    PLAY_COMMANDS(all);
+    PLAY_COMMANDS("set", all);
 }
 
 /* Before 7.0: GET follows. */
@@ -273,7 +322,7 @@ CASE(S44_acquire_command_without_get) {
         {"late_copy", NULL, "SET thelock T NX PXAT @-10", "OK", "OK", "", 0},
         {"wrong_type", HASH, "SET thelock T NX PXAT @+30000", "nil", "nil", "", 0},
     };
-    PLAY_COMMANDS(all);
+    PLAY_COMMANDS("set", all);
 }
 
 CASE(S45_release_commands) {
@@ -291,9 +340,9 @@ CASE(S45_release_commands) {
     };
     bool one = knows("DELIFEQ thelock T"), other = knows("DELEX thelock IFEQ T");
     if (one)
-        PLAY_COMMANDS(by_delifeq);
+        PLAY_COMMANDS("delifeq", by_delifeq);
     if (other)
-        PLAY_COMMANDS(by_delex);
+        PLAY_COMMANDS("delex", by_delex);
     if (!one && !other)
         skip();
 }
@@ -311,7 +360,7 @@ CASE(S46_renewal_command) {
     };
     if (!knows(all[0].call))
         skip();
-    PLAY_COMMANDS(all);
+    PLAY_COMMANDS("set", all);
 }
 
 /* ---- All of them ---- */

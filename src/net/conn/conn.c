@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #define STALL_MS 100 /* few servers and networks take this long for a command */
+#define CLOCK_STEPPED_MS 60000
+#define CLOCK_ROUNDING_MS 2 /* both clocks are read in whole milliseconds */
 
 static void alarm_fired(struct hfi_alarm *alarm) {
     hfi_conn_maintain(HFI_CONTAINER(alarm, struct hfi_conn, alarm));
@@ -211,6 +213,9 @@ void hfi_conn_lose(struct hfi_conn *conn, int err, const hf_error *error) {
     if (conn->state == CONN_READY) {
         conn->state = CONN_DOWN;
         conn->lost = true;
+        conn->last_id = conn->id;
+        conn->last_generation = conn->generation;
+        conn->id.id = 0;
         conn->generation++;
         hfi_conn_close_socket(conn);
         hfi_conn_discard_output(conn);
@@ -249,8 +254,28 @@ bool hfi_conn_ready(struct hfi_conn *conn, int64_t *ret_server_ms, int64_t *ret_
     return true;
 }
 
+/* The difference of the clocks lies between two bounds, by each reading. Without a step, they have
+ * one in common: clocks drift by far less than 1 ms in a second. */
+static bool contradicts(const struct hfi_conn *conn, int64_t ahead_ms, int64_t limit_ms,
+                        int64_t received_ms) {
+    int64_t read_ms = atomic_load_explicit(&conn->clock_read_ms, memory_order_acquire);
+    int64_t stray_ms = CLOCK_ROUNDING_MS + (received_ms - read_ms) / 1000;
+    return read_ms != 0 &&
+           (ahead_ms >
+                atomic_load_explicit(&conn->clock_limit_ms, memory_order_relaxed) + stray_ms ||
+            limit_ms <
+                atomic_load_explicit(&conn->clock_ahead_ms, memory_order_relaxed) - stray_ms);
+}
+
+bool hfi_conn_clock_is_stepped(const struct hfi_conn *conn, int64_t now_ms) {
+    int64_t stepped_ms = atomic_load_explicit(&conn->clock_stepped_ms, memory_order_relaxed);
+    return stepped_ms != 0 && now_ms - stepped_ms < CLOCK_STEPPED_MS;
+}
+
 void hfi_conn_clock(struct hfi_conn *conn, int64_t server_ms, int64_t sent_ms,
                     int64_t received_ms) {
+    if (contradicts(conn, server_ms - received_ms, server_ms - sent_ms, received_ms))
+        atomic_store_explicit(&conn->clock_stepped_ms, received_ms, memory_order_relaxed);
     atomic_store_explicit(&conn->clock_ahead_ms, server_ms - received_ms, memory_order_relaxed);
     atomic_store_explicit(&conn->clock_limit_ms, server_ms - sent_ms, memory_order_relaxed);
     atomic_store_explicit(&conn->clock_read_ms, received_ms, memory_order_release);
@@ -260,6 +285,33 @@ int64_t hfi_conn_clock_limit(struct hfi_conn *conn, int64_t *ret_ahead_ms) {
     int64_t read_ms = atomic_load_explicit(&conn->clock_read_ms, memory_order_acquire);
     *ret_ahead_ms = atomic_load_explicit(&conn->clock_limit_ms, memory_order_relaxed);
     return read_ms;
+}
+
+void hfi_conn_identify(struct hfi_conn *conn, const struct hfi_conn_id *id) {
+    pthread_mutex_lock(&conn->mtx);
+    conn->id = *id;
+    pthread_mutex_unlock(&conn->mtx);
+}
+
+bool hfi_conn_ended_id(struct hfi_conn *conn, unsigned generation, struct hfi_conn_id *ret) {
+    pthread_mutex_lock(&conn->mtx);
+    bool ends =
+        conn->state == CONN_READY && conn->generation == generation && atomic_load(&conn->broken);
+    if (ends)
+        *ret = conn->id;
+    else if (conn->generation != generation && conn->last_generation == generation)
+        *ret = conn->last_id;
+    else
+        ret->id = 0;
+    pthread_mutex_unlock(&conn->mtx);
+    return ret->id != 0;
+}
+
+uint64_t hfi_conn_run(struct hfi_conn *conn) {
+    pthread_mutex_lock(&conn->mtx);
+    uint64_t run = conn->id.id != 0 ? conn->id.run : 0;
+    pthread_mutex_unlock(&conn->mtx);
+    return run;
 }
 
 unsigned hfi_conn_load(struct hfi_conn *conn) {

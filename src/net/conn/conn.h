@@ -99,6 +99,23 @@ void hfi_conn_retire(struct hfi_conn *conn);
 void hfi_conn_close_fds(struct hfi_conn *conn);
 const struct hfi_target *hfi_conn_target(const struct hfi_conn *conn);
 
+/* ---- What the server calls it ---- */
+
+/* One life of a connection, as the server names it: CLIENT KILL ID id ADDR addr ends it. */
+struct hfi_conn_id {
+    int64_t id;    /* 0: unknown */
+    uint64_t run;  /* the process of the server: ids begin anew in another */
+    char addr[56]; /* the client's address */
+};
+
+/* For a greeting: what the server calls the connection that is being made. */
+void hfi_conn_identify(struct hfi_conn *conn, const struct hfi_conn_id *id);
+/* What it called the connection of this generation (struct hfi_req). False: that is not known, or the connection
+ * has not ended. Any thread, as the next. */
+bool hfi_conn_ended_id(struct hfi_conn *conn, unsigned generation, struct hfi_conn_id *ret);
+/* The process to which it leads now; 0: unknown. */
+uint64_t hfi_conn_run(struct hfi_conn *conn);
+
 /* ---- Requests ---- */
 
 struct hfi_req {
@@ -112,7 +129,8 @@ struct hfi_req {
     unsigned event;
     /* waits for it; NULL: no synchronous caller does */
     struct hfi_sync_caller *sync_caller;
-    int64_t sent_ms; /* when it was submitted: leases count from here */
+    int64_t sent_ms;     /* when it was submitted: leases count from here */
+    unsigned generation; /* which life of the connection it was submitted to */
 
     /* Set when the event is posted: */
     atomic_bool complete;
@@ -143,6 +161,9 @@ void hfi_conn_clock(struct hfi_conn *conn, int64_t server_ms, int64_t sent_ms, i
 /* The last record: the server's clock cannot be further ahead of ours than *ret_ahead_ms. Returns
  * when it was made. */
 int64_t hfi_conn_clock_limit(struct hfi_conn *conn, int64_t *ret_ahead_ms);
+
+/* Two of its readings contradicted each other not long ago: the server's clock is being stepped. */
+bool hfi_conn_clock_is_stepped(const struct hfi_conn *conn, int64_t now_ms);
 
 /* Requests in flight, for choosing one of several connections. */
 unsigned hfi_conn_load(struct hfi_conn *conn);

@@ -73,10 +73,13 @@ struct hfi_conn {
     int poll_set;                  /* the epoll set that `fd` is in, or -1 */
     unsigned poll_events;          /* its events there */
     unsigned generation;           /* counts connections made */
-    atomic_bool broken;            /* to be torn down by the driver */
-    bool lost;                     /* was ready; the keeper has yet to report the loss */
-    bool retired;                  /* will never connect again */
-    atomic_bool renewing;          /* takes no requests until it is made anew */
+    /* what the server calls this one, and called the last one that was ready */
+    struct hfi_conn_id id, last_id;
+    unsigned last_generation; /* of that one */
+    atomic_bool broken;       /* to be torn down by the driver */
+    bool lost;                /* was ready; the keeper has yet to report the loss */
+    bool retired;             /* will never connect again */
+    atomic_bool renewing;     /* takes no requests until it is made anew */
 
     /* The driver. */
     int wake_fd;               /* a driving caller polls it beside the socket; -1: not yet */
@@ -118,10 +121,11 @@ struct hfi_conn {
 
     _Atomic int64_t last_rx_ms; /* 0: nothing received on this connection yet */
     _Atomic int64_t last_submit_ms;
-    _Atomic int64_t busy_since_ms;  /* when a submit found nothing in flight */
-    _Atomic int64_t clock_ahead_ms; /* lower bound: the server's clock less ours */
-    _Atomic int64_t clock_limit_ms; /* upper bound of the same */
-    _Atomic int64_t clock_read_ms;  /* when that was measured, on ours */
+    _Atomic int64_t busy_since_ms;    /* when a submit found nothing in flight */
+    _Atomic int64_t clock_ahead_ms;   /* lower bound: the server's clock less ours */
+    _Atomic int64_t clock_limit_ms;   /* upper bound of the same */
+    _Atomic int64_t clock_read_ms;    /* when that was measured, on ours; 0: not yet */
+    _Atomic int64_t clock_stepped_ms; /* when two readings contradicted each other; 0: never */
 
     /* Getting connected: wants under the mutex, the rest owned by the keeper's thread. */
     struct hfi_link wants;

@@ -198,7 +198,11 @@ static void greet(struct hfi_conn *conn) {
     hfi_error_clear(&error);
     pthread_mutex_lock(&conn->mtx);
     conn->state = CONN_GREETING;
+    conn->id.id = 0;
     pthread_mutex_unlock(&conn->mtx);
+    /* it may be another server */
+    atomic_store(&conn->clock_read_ms, 0);
+    atomic_store(&conn->clock_stepped_ms, 0);
     conn->greeted = false;
     int err = new_reader(conn) ? HF_OK : hfi_fail(&error, HF_ENOMEM, "out of memory");
     if (err == HF_OK)

@@ -288,6 +288,7 @@ static int submit(struct hfi_conn *conn, unsigned fronts, const struct hfi_ack_r
         atomic_store_explicit(&conn->last_submit_ms, now_ms, memory_order_relaxed);
         for (struct hfi_req *each = req; each != NULL; each = each->front)
             each->sent_ms = now_ms;
+        req->generation = conn->generation;
         if (sync_caller != NULL) {
             conn->sync_callers++;
             req->sync_caller = sync_caller;

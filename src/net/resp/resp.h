@@ -26,9 +26,10 @@ struct hfi_resp_login {
     const char *client_name; /* CLIENT SETNAME */
     /* From the last greeting; on the keeper's thread, like the next two. */
     struct hfi_server server;
-    int64_t learnt_ms;        /* when `server` was learnt */
-    int64_t took_over_ms;     /* when it was first found in another's place; 0: it was not */
-    atomic_bool memory_known; /* INFO memory was answered or refused */
+    int64_t learnt_ms;          /* when `server` was learnt */
+    int64_t took_over_ms;       /* when it was first found in another's place; 0: it was not */
+    atomic_bool memory_known;   /* INFO memory was answered or refused */
+    atomic_bool no_client_info; /* CLIENT INFO was refused */
 };
 
 /* ---- For resp.c and resp_greet.c; `arg` is the greeting ---- */

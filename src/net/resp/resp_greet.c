@@ -6,12 +6,13 @@
  *   INFO memory     until it was answered once: may the server evict?
  *   CLIENT SETNAME
  *   INFO server     is it new enough, and what is it?
+ *   CLIENT INFO     what it calls this connection, to have it killed when it is lost
  *   ROLE            where only a primary is of use
  *   TIME            the first sample of the server's clock, for `not-after`
- * A sentinel gets neither SELECT, INFO memory, ROLE nor TIME. Replies come in that order; a
- * greeting records what was sent, and how many replies have come. SETNAME and INFO are optional: a
- * server that refuses them is used all the same. If it then closes the connection, that refusal was
- * its reason.
+ * A sentinel gets neither SELECT, INFO memory, CLIENT INFO, ROLE nor TIME. Replies come in that
+ * order; a greeting records what was sent, and how many replies have come. CLIENT and INFO are
+ * optional: a server that refuses them is used all the same, and not asked for CLIENT INFO again.
+ * If it then closes the connection, that refusal was its reason.
  *
  * Called through the protocol's table, on the keeper's thread.
  */
@@ -35,6 +36,7 @@ enum sent_command {
     SENT_MEMORY,
     SENT_NAME,
     SENT_INFO,
+    SENT_CLIENT_INFO,
     SENT_ROLE,
     SENT_TIME,
     SENT_COMMANDS
@@ -93,12 +95,15 @@ static bool send_hello(struct greeting *greeting) {
     snprintf(db, sizeof db, "%d", login->db);
     const char *select[] = {"SELECT", db};
     const char *memory[] = {"INFO", "memory"};
+    const char *client_info[] = {"CLIENT", "INFO"};
     const char *role[] = {"ROLE"};
     const char *time[] = {"TIME"};
     return send_auth(greeting) &&
            (login->db == 0 || send_command(greeting, SENT_SELECT, 2, select)) &&
            (atomic_load(&login->memory_known) || send_command(greeting, SENT_MEMORY, 2, memory)) &&
            send_client_name(greeting) &&
+           (atomic_load(&login->no_client_info) ||
+            send_command(greeting, SENT_CLIENT_INFO, 2, client_info)) &&
            (login->peer != HFI_PEER_PRIMARY || send_command(greeting, SENT_ROLE, 1, role)) &&
            send_command(greeting, SENT_TIME, 1, time);
 }
@@ -227,6 +232,28 @@ static void note_server(struct greeting *greeting, const struct hfi_reply *reply
     greeting->login->learnt_ms = hfi_now_ms();
 }
 
+/* A line of CLIENT INFO: "id=7 addr=127.0.0.1:4711 laddr=... ". The id alone would be another
+ * connection's in another process of the server, so without a run id it is of no use. */
+static void note_client_info(const struct greeting *greeting, const struct hfi_reply *reply) {
+    const char *run_id = greeting->login->server.run_id;
+    struct hfi_conn_id found = {0};
+    char run[17] = "";
+    if (reply->type != HFI_REPLY_STRING || strlen(run_id) < sizeof run - 1)
+        return;
+    memcpy(run, run_id, sizeof run - 1);
+    found.run = strtoull(run, NULL, 16);
+    const char *addr = strstr(reply->str, " addr=");
+    if (strncmp(reply->str, "id=", 3) != 0 || addr == NULL || found.run == 0)
+        return;
+    found.id = strtoll(reply->str + 3, NULL, 10);
+    addr += strlen(" addr=");
+    size_t len = strcspn(addr, " \n");
+    if (found.id <= 0 || len == 0 || len >= sizeof found.addr)
+        return;
+    memcpy(found.addr, addr, len);
+    hfi_conn_identify(greeting->conn, &found);
+}
+
 /* Locks have a lease, so every policy but noeviction may evict them. Logged once per login. */
 static void check_memory(struct greeting *greeting, const struct hfi_reply *reply) {
     char limit[24], policy[32];
@@ -314,6 +341,8 @@ static int weigh_refusal(struct greeting *greeting, enum sent_command sent_comma
         return refused(greeting, reply, HF_EREFUSED, error);
     if (sent_command == SENT_MEMORY)
         atomic_store(&greeting->login->memory_known, true); /* there is no more to learn */
+    if (sent_command == SENT_CLIENT_INFO)
+        atomic_store(&greeting->login->no_client_info, true);
     return HF_OK;
 }
 
@@ -336,6 +365,8 @@ int hfi_resp_greeted(void *arg, const void *message, bool *ret_done, hf_error *e
         int err = check_version(reply, error);
         return err == HF_OK ? check_mode(greeting, reply, error) : err;
     }
+    if (sent_command == SENT_CLIENT_INFO)
+        note_client_info(greeting, reply);
     if (sent_command == SENT_ROLE)
         return check_role(reply, error);
     if (sent_command != SENT_TIME)

@@ -68,6 +68,8 @@ static void mark_unanswered(struct hfi_exchange *x) {
     if (!x->unanswered && x->known_ms > 0)
         x->known_until_ms = hfi_after_ms(x->sent_ms, x->known_ms);
     x->unanswered = true;
+    if (x->copy_lost != NULL && !is_stopped(x))
+        x->copy_lost(x);
     if (x->retry != HFI_RETRY_NONE)
         atomic_fetch_add_explicit(x->redis->unknowns, 1, memory_order_relaxed);
 }
@@ -270,6 +272,7 @@ static enum hfi_progress sent(struct hfi_exchange *x, struct hfi_conn *conn, int
 
     x->conn = conn;
     x->sent_ms = x->req->sent_ms;
+    x->generation = x->req->generation;
     x->phase = HFI_PHASE_ASKED;
     hfi_exchange_await_reply(x);
     return HFI_PENDING;

@@ -80,6 +80,9 @@ struct hfi_exchange {
     /* Appends the arguments: for a script the key count and all that follows, else the whole
      * command. */
     void (*write)(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command);
+    /* A copy was sent on x->conn, in that connection's generation x->generation, and its reply will
+     * not be seen. NULL: nothing to note. */
+    void (*copy_lost)(struct hfi_exchange *x);
     /* Appends the commands in front of a script. */
     void (*write_fronts)(struct hfi_exchange *x, struct hfi_command *command);
     int64_t limit_ms;       /* the deadline */
@@ -101,6 +104,7 @@ struct hfi_exchange {
     bool overdue;        /* it ended at its deadline, and the server may only have been too slow */
     struct hfi_req *req; /* owns the reply until end or the next begin */
     int64_t sent_ms;     /* when the last copy was sent */
+    unsigned generation; /* of its connection */
     int64_t stop_ms;     /* when we stop waiting for the last copy: its `not-after` */
 
     /* Private. */

@@ -103,6 +103,8 @@ struct hfi_redis_kind {
     void (*choose_acquire)(struct hfi_exchange *x);
     void (*choose_release)(struct hfi_exchange *x);
     void (*choose_break)(struct hfi_exchange *x);
+    /* As in struct hfi_exchange, for an acquire. NULL: nothing to note. */
+    void (*copy_lost)(struct hfi_exchange *x);
     /* An exchange that was chosen has ended: notes what its node can do. True: begin it again. */
     bool (*learn)(struct hfi_exchange *x);
     /* Corrects what a grant proves. NULL: nothing to correct. */

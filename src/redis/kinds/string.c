@@ -8,16 +8,18 @@
  * for late copies rest on that:
  *
  *   acquire  all copies of a token end at one time of the server's clock (PXAT): a late one can
- *            occupy the lock until then, and late_copies.c deletes it. A reply is trusted from when
- *            the first copy was written. If half the lease has passed, or another server is to be
- *            asked, a new token is drawn.
+ *            occupy the lock until then, and late_copies.c deletes it. In front of a resend the
+ *            server is asked to end the connections of lost copies (lost_conns.c): if it does, none
+ *            is late. A reply is trusted from when the first copy was written. If half the lease
+ *            has passed, or another server is to be asked, a new token is drawn.
  *   release  deletes its token and no other.
  *   renewal  raises the lease, and never shortens it: string_renew.lua.
  *
  * PXAT needs the server's clock. Its last reading is taken as the latest that it can be, plus the
  * drift since (clock_drift_ppm), so that the key does not end before we believe. A reading older
- * than a second is not trusted: TIME goes in front, and its reply shows how long the lease really
- * is. Then 1 ms for each second has to do, since a long drift would make the key last too long.
+ * than a second, or of a clock whose readings have contradicted each other, is not trusted: TIME
+ * goes in front, and its reply shows how long the lease really is. Then 1 ms for each second has to
+ * do, since a long drift would make the key last too long.
  *
  * Commands are chosen by what the node can do. It is asked once, in front of the first release
  * (COMMAND INFO), and what it refuses is remembered. Servers before 7.0 have no NX with GET: there
@@ -139,6 +141,13 @@ static void next_command(struct hfi_command *command) {
 
 /* ---- Acquire: choosing ---- */
 
+/* The reading of the server's clock is fresh, and the clock was not stepped lately. */
+static bool trusts_clock(const struct hfi_exchange *x, int64_t now_ms) {
+    int64_t ahead_ms;
+    return now_ms - hfi_conn_clock_limit(x->conn, &ahead_ms) <= SAMPLE_OLD_MS &&
+           !hfi_conn_clock_is_stepped(x->conn, now_ms);
+}
+
 static void draw(struct hfi_call *call, struct hfi_string_attempt *attempt,
                  const struct hfi_exchange *x, int64_t now_ms) {
     int64_t ahead_ms, server_ms = 0, received_ms = 0;
@@ -147,7 +156,7 @@ static void draw(struct hfi_call *call, struct hfi_string_attempt *attempt,
     hfi_conn_ready(x->conn, &server_ms, &received_ms);
     int64_t spread_ms = hfi_max_ms(ahead_ms - (server_ms - received_ms), 0);
     int64_t drift_ppm = x->redis->clock_drift_ppm, stray_ms = hfi_drift(age_ms, drift_ppm) + 1;
-    bool reads_time = age_ms > SAMPLE_OLD_MS && !x->asking;
+    bool reads_time = !trusts_clock(x, now_ms) && !x->asking;
     int64_t late_ms = reads_time ? age_ms / 1000 + 1 : stray_ms;
     if (call->stamp.text == NULL)
         call->stamp.bits = draw_bits(call);
@@ -164,10 +173,18 @@ static void draw(struct hfi_call *call, struct hfi_string_attempt *attempt,
 
 /* A copy of the last token may still act, and nobody will hold it. */
 static void give_up_token(struct hfi_call *call, struct hfi_string_attempt *attempt, bool now) {
-    attempt->lost = false;
+    const struct hfi_late_token token = {
+        .stamp = &call->stamp,
+        .until_ms = attempt->until_ms,
+        .lease_ms = call->lease_ms,
+        .first_ms = now ? 0 : attempt->until_ms,
+        .lost_conns = &attempt->lost_conns,
+    };
     hfi_late_copies_add(hfi_redis_of(call->engine), call->name, call->name_len, call->owner,
-                        call->owner_len, &call->stamp, attempt->until_ms, call->lease_ms,
-                        now ? 0 : attempt->until_ms);
+                        call->owner_len, &token);
+    attempt->lost = false;
+    attempt->lost_conns.len = 0;
+    attempt->lost_conns.incomplete = false;
 }
 
 /* The same token and the same end, if this is another copy and there is time to use it. A token of
@@ -179,19 +196,32 @@ static bool may_resend(const struct hfi_exchange *x, const struct hfi_call *call
            (fixed || now_ms - attempt->first_ms <= call->lease_ms / 2);
 }
 
+static void copy_lost(struct hfi_exchange *x) {
+    struct hfi_string_attempt *attempt = &hfi_state_around(x)->u.acquire.string;
+    attempt->lost = true;
+    hfi_lost_conns_add(&attempt->lost_conns, x);
+}
+
 /* In front of the script, which reads the lease that is left by itself. */
-static void write_time_question(struct hfi_exchange *x, struct hfi_command *command) {
-    (void)x;
-    hfi_command_open(command);
-    hfi_command_text(command, "TIME");
-    hfi_command_close(command);
+static void write_acquire_fronts(struct hfi_exchange *x, struct hfi_command *command) {
+    const struct hfi_string_attempt *attempt = &hfi_state_around(x)->u.acquire.string;
+    if (attempt->asks_time) {
+        hfi_command_open(command);
+        hfi_command_text(command, "TIME");
+        hfi_command_close(command);
+    }
+    for (unsigned i = 0; attempt->ends_conns && i < attempt->lost_conns.len; i++) {
+        hfi_command_open(command);
+        hfi_lost_conns_write(&attempt->lost_conns, i, command);
+        hfi_command_close(command);
+    }
 }
 
 static void choose_acquire(struct hfi_exchange *x) {
     struct hfi_call_state *state = hfi_state_around(x);
     struct hfi_call *call = state->call;
     struct hfi_string_attempt *attempt = &state->u.acquire.string;
-    int64_t ahead_ms, now_ms = hfi_now_ms();
+    int64_t now_ms = hfi_now_ms();
     attempt->lost = attempt->lost || x->resent;
     if (!may_resend(x, call, attempt, now_ms)) {
         if (attempt->lost && attempt->copies > 0)
@@ -199,10 +229,10 @@ static void choose_acquire(struct hfi_exchange *x) {
         draw(call, attempt, x, now_ms);
     }
     attempt->copies++;
-    bool old = now_ms - hfi_conn_clock_limit(x->conn, &ahead_ms) > SAMPLE_OLD_MS;
-    attempt->asks_time = (old || attempt->copies > 1) && !x->asking;
+    attempt->asks_time = (!trusts_clock(x, now_ms) || attempt->copies > 1) && !x->asking;
+    attempt->ends_conns = hfi_lost_conns_can_end(&attempt->lost_conns, x);
     x->script = hfi_exchange_is_acked(x) ? &hfi_script_string_acquire : NULL;
-    x->write_fronts = write_time_question;
+    x->write_fronts = write_acquire_fronts;
     attempt->asks_ttl = call->contended && !x->asking && x->script == NULL;
     bool get_behind =
         x->script == NULL && !x->asking &&
@@ -214,6 +244,8 @@ static void choose_acquire(struct hfi_exchange *x) {
     x->fronts = (unsigned)attempt->asks_time + (unsigned)attempt->asks_ttl + (unsigned)get_behind;
     if (attempt->track_target != 0)
         x->fronts += HFI_TRACK_FRONTS;
+    if (attempt->ends_conns)
+        x->fronts += attempt->lost_conns.len;
     x->reply_at = get_behind;
 }
 
@@ -253,6 +285,10 @@ static void write_acquire(const struct hfi_redis *redis, const struct hfi_call *
     }
     if (attempt->asks_time) {
         hfi_command_text(command, "TIME");
+        next_command(command);
+    }
+    for (unsigned i = 0; attempt->ends_conns && i < attempt->lost_conns.len; i++) {
+        hfi_lost_conns_write(&attempt->lost_conns, i, command);
         next_command(command);
     }
     if (attempt->track_target != 0) {
@@ -307,6 +343,18 @@ static bool is_tracked(const struct hfi_exchange *x, const struct hfi_string_att
     const struct hfi_reply *on = hfi_exchange_reply_of(x, ttl + 2);
     return hfi_tracker_is_on(tracker, attempt->track_target, on) &&
            hfi_tracker_is_next(tracker, next);
+}
+
+/* If the server has ended the connections of all lost copies, none of these acts any more, except
+ * what it did before. */
+static void note_ended_conns(struct hfi_call_state *state) {
+    struct hfi_string_attempt *attempt = &state->u.acquire.string;
+    const struct hfi_exchange *x = &state->exchange;
+    if (!attempt->ends_conns ||
+        !hfi_lost_conns_have_ended(&attempt->lost_conns, x, x->fronts - attempt->asks_time))
+        return;
+    attempt->lost = attempt->ends_conns = false;
+    attempt->lost_conns.len = 0;
 }
 
 /* Another token is there. */
@@ -373,6 +421,7 @@ static int read_acquire(const struct hfi_call *const_call, const struct hfi_repl
     *ret = (struct hfi_acquire_answer){.count = 1};
     if (read_server_time(state, &server_ms))
         hfi_conn_clock(x->conn, server_ms, x->sent_ms, hfi_now_ms());
+    note_ended_conns(state);
     if (x->script != NULL)
         return read_script_acquire(call, reply, ret);
     bool old = atomic_load_explicit(&hfi_node_learnt(x->node)->no_nx_get, memory_order_relaxed);
@@ -681,21 +730,31 @@ static const struct hfi_renewer renewer = {
 /* What is left of a hold, or of an acquire that has failed, for late copies. A failed acquire, and
  * a failed release, are settled first, which comes here again. */
 static void ended(struct hfi_call *call) {
-    const struct hfi_call_state *state = call->state;
+    struct hfi_call_state *state = call->state;
     const struct hfi_exchange *x = &state->exchange;
     struct hfi_redis *redis = hfi_redis_of(call->engine);
     if (state->acquiring && call->count == 0) {
-        bool lost = state->u.acquire.string.lost || x->unanswered || state->unacked;
-        call->stamp.until_ms = lost ? state->u.acquire.string.until_ms : 0;
+        struct hfi_string_attempt *attempt = &state->u.acquire.string;
+        bool lost = attempt->lost || x->unanswered || state->unacked;
+        call->stamp.until_ms = lost ? attempt->until_ms : 0;
+        bool known = attempt->lost_conns.len > 0 && !attempt->lost_conns.incomplete;
+        if (call->err != HF_OK && attempt->lost && known && call->stamp.text == NULL) {
+            give_up_token(call, attempt, true);
+            call->stamp.until_ms = 0;
+        }
         return;
     }
     bool over = state->settling || (state->settles && call->err == HF_OK && call->count == 1);
     if (!over || (call->err == HF_OK && hfi_now_ms() >= call->stamp.until_ms))
         return;
-    hfi_late_copies_add(redis, call->name, call->name_len, call->owner, call->owner_len,
-                        &call->stamp, hfi_max_ms(call->stamp.until_ms, hfi_now_ms()),
-                        call->lease_ms,
-                        call->err != HF_OK ? 0 : hfi_max_ms(call->stamp.until_ms, hfi_now_ms()));
+    int64_t until_ms = hfi_max_ms(call->stamp.until_ms, hfi_now_ms());
+    const struct hfi_late_token token = {
+        .stamp = &call->stamp,
+        .until_ms = until_ms,
+        .lease_ms = call->lease_ms,
+        .first_ms = call->err != HF_OK ? 0 : until_ms,
+    };
+    hfi_late_copies_add(redis, call->name, call->name_len, call->owner, call->owner_len, &token);
 }
 
 /* A nested acquire, and the release of one, renew the hold: the count is the core's. */
@@ -808,7 +867,7 @@ const struct hfi_call_ops hfi_redis_string_ops = {
 #define STRING_LOCK                                                                                \
     .field_suffix = "", .choose_acquire = choose_acquire,                                          \
     .choose_release = hfi_string_choose_release, .choose_break = choose_break,                     \
-    .learn = hfi_string_learn, .prove = prove, .ended = ended,                                     \
+    .copy_lost = copy_lost, .learn = hfi_string_learn, .prove = prove, .ended = ended,             \
     .acquire = &hfi_script_string_acquire, .release = &hfi_script_string_release,                  \
     .break_holds = &hfi_script_string_break, .write_acquire = write_acquire,                       \
     .read_acquire = read_acquire, .write_release = write_release,                                  \

@@ -287,6 +287,7 @@ static void prepare_exchange(struct hfi_call *call) {
     x->write = write_attempt;
     x->acks.asked = state->kind->waiting->read_only ? 0 : acks_of(call);
     x->acks.needs_them = hfi_acks_of_one;
+    x->copy_lost = state->kind->copy_lost;
     hfi_exchange_choose_by(x, state->kind->choose_acquire);
 }
 

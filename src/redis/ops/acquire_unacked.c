@@ -87,6 +87,7 @@ static void undo(struct hfi_call *call) {
     x->script = hfi_undo_script(call);
     x->write = hfi_undo_write;
     x->acks.asked = 0;
+    x->copy_lost = NULL;
     hfi_exchange_choose_by(x, state->kind->choose_release);
     x->limit_ms = hfi_after_ms(hfi_now_ms(), x->redis->cmd_timeout_ms);
     if (hfi_exchange_begin(x) == HFI_FINISHED)

@@ -45,6 +45,7 @@ struct hfi_call_state *hfi_call_begin(struct hfi_call *call) {
     x->reach_until_ms = call->deadline_ms;
     x->silence_ms = HFI_NEVER;
     x->limit_err = HF_EUNKNOWN;
+    x->copy_lost = NULL;
     x->error = &call->error;
     x->call_status = call->call_status;
     return state;

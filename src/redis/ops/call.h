@@ -5,6 +5,7 @@
 #include "redis/exchange/env.h"
 #include "redis/exchange/exchange.h"
 #include "redis/ops/break_channel.h"
+#include "redis/ops/lost_conns.h"
 #include "redis/pubsub/pubsub.h"
 
 struct hfi_redis_kind;
@@ -41,7 +42,9 @@ struct hfi_string_attempt {
     const void *node; /* whose clock that is */
     unsigned copies;  /* so many were written */
     bool lost;        /* one of them was lost, and may still act */
-    bool asks_time, asks_ttl; /* the last copy has TIME, or PTTL, in front */
+    struct hfi_lost_conns lost_conns; /* with which that happened */
+    bool ends_conns;                  /* the last copy has the server end them first */
+    bool asks_time, asks_ttl;         /* the last copy has TIME, or PTTL, in front */
     /* the last copy has the key tracked: changes are reported to this id; 0: it has not */
     int64_t track_target;
     bool foreign; /* the token there is not of our form */

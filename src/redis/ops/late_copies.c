@@ -7,6 +7,9 @@
  * copy can bring it back from then on. A token is never used again, so an additional release does
  * no harm.
  *
+ * If the server ends the connections of the lost copies (lost_conns.c), the release behind that is
+ * the last, and need not wait.
+ *
  * Any thread adds an entry, under the mutex. All else runs on the keeper's thread as one task, one
  * release at a time.
  */
@@ -22,9 +25,11 @@
 
 struct entry {
     struct hfi_link link;
-    int64_t at_ms;    /* when to release it */
-    int64_t until_ms; /* a release that is sent after this is the last */
-    int64_t end_ms;   /* by then its lease has ended */
+    int64_t at_ms;                    /* when to release it */
+    int64_t until_ms;                 /* a release that is sent after this is the last */
+    int64_t end_ms;                   /* by then its lease has ended */
+    struct hfi_lost_conns lost_conns; /* none: unknown */
+    bool conns_ended;
     size_t name_len, token_len;
     char bytes[]; /* the name, and the token */
 };
@@ -36,7 +41,9 @@ struct hfi_late_copies {
     struct hfi_alarm alarm;
     struct hfi_exchange exchange;
     hf_error error;
-    struct entry *running; /* its release is in progress; NULL: none */
+    struct entry *running; /* what is done about it now; NULL: none */
+    bool ending;           /* its connections are being ended, not yet its release sent */
+    bool ends_conns;       /* the last command asks for that */
     bool stopped;
 
     pthread_mutex_t mtx; /* guards the list, and `closed` */
@@ -66,6 +73,8 @@ static void put_back(struct hfi_late_copies *late_copies, struct entry *entry) {
     pthread_mutex_unlock(&late_copies->mtx);
 }
 
+static void release(struct hfi_late_copies *late_copies);
+
 static void released(struct hfi_late_copies *late_copies) {
     struct hfi_exchange *x = &late_copies->exchange;
     struct entry *entry = late_copies->running;
@@ -77,7 +86,7 @@ static void released(struct hfi_late_copies *late_copies) {
     /* another type is there: no token */
     bool answered = x->err == HF_EWRONGTYPE ||
                     (x->err == HF_OK && hfi_string_read_release(x, &answer) == HF_OK);
-    bool last = answered && x->sent_ms >= entry->until_ms;
+    bool last = answered && (entry->conns_ended || x->sent_ms >= entry->until_ms);
     hfi_exchange_end(x);
     late_copies->running = NULL;
     int64_t now_ms = hfi_now_ms();
@@ -89,28 +98,84 @@ static void released(struct hfi_late_copies *late_copies) {
     run_next(late_copies);
 }
 
-static void release(struct hfi_late_copies *late_copies, struct entry *entry) {
+/* Begins an exchange about the running entry. True: it has finished. */
+static bool begin(struct hfi_late_copies *late_copies, const struct hfi_script *script,
+                  void (*choose)(struct hfi_exchange *x),
+                  void (*write)(struct hfi_exchange *x, int64_t not_after_ms,
+                                struct hfi_command *command)) {
     struct hfi_exchange *x = &late_copies->exchange;
-    late_copies->running = entry;
+    const struct entry *entry = late_copies->running;
     hfi_error_clear(&late_copies->error);
     *x = (struct hfi_exchange){
         .redis = late_copies->redis,
         .task = &late_copies->task,
         .lane = HFI_LANE_KEEPER,
         .retry = HFI_RETRY_NONE,
-        .script = &hfi_script_string_release,
+        .script = script,
         .name = entry->bytes,
         .name_len = entry->name_len,
-        .write = write_release,
+        .write = write,
         .limit_ms = hfi_now_ms() + late_copies->redis->cmd_timeout_ms,
         .silence_ms = HFI_NEVER,
         .limit_err = HF_EUNKNOWN,
         .error = &late_copies->error,
     };
     x->reach_until_ms = x->limit_ms;
-    hfi_exchange_choose_by(x, hfi_string_choose_release);
-    if (hfi_exchange_begin(x) == HFI_FINISHED)
+    hfi_exchange_choose_by(x, choose);
+    return hfi_exchange_begin(x) == HFI_FINISHED;
+}
+
+static void release(struct hfi_late_copies *late_copies) {
+    late_copies->ending = false;
+    if (begin(late_copies, &hfi_script_string_release, hfi_string_choose_release, write_release))
         released(late_copies);
+}
+
+/* ---- Ending the connections of lost copies ---- */
+
+/* Without the right, or at another server, there is nothing to ask. */
+static void choose_ends(struct hfi_exchange *x) {
+    struct hfi_late_copies *late_copies = HFI_CONTAINER(x, struct hfi_late_copies, exchange);
+    const struct hfi_lost_conns *lost_conns = &late_copies->running->lost_conns;
+    late_copies->ends_conns = hfi_lost_conns_can_end(lost_conns, x);
+    x->fronts = late_copies->ends_conns ? lost_conns->len - 1 : 0;
+}
+
+static void write_ends(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
+    const struct hfi_late_copies *late_copies = HFI_CONTAINER(x, struct hfi_late_copies, exchange);
+    const struct hfi_lost_conns *lost_conns = &late_copies->running->lost_conns;
+    (void)not_after_ms;
+    if (!late_copies->ends_conns) {
+        hfi_command_text(command, "PING");
+        return;
+    }
+    for (unsigned i = 0; i < lost_conns->len; i++) {
+        if (i > 0) {
+            hfi_command_close(command);
+            hfi_command_open(command);
+        }
+        hfi_lost_conns_write(lost_conns, i, command);
+    }
+}
+
+static void asked_for_ends(struct hfi_late_copies *late_copies) {
+    struct hfi_exchange *x = &late_copies->exchange;
+    struct entry *entry = late_copies->running;
+    if (late_copies->ends_conns && x->req != NULL)
+        entry->conns_ended = hfi_lost_conns_have_ended(&entry->lost_conns, x, x->fronts);
+    hfi_exchange_end(x);
+    release(late_copies);
+}
+
+static void begin_entry(struct hfi_late_copies *late_copies, struct entry *entry) {
+    late_copies->running = entry;
+    if (entry->lost_conns.len == 0 || entry->conns_ended) {
+        release(late_copies);
+        return;
+    }
+    late_copies->ending = true;
+    if (begin(late_copies, NULL, choose_ends, write_ends))
+        asked_for_ends(late_copies);
 }
 
 /* ---- The list ---- */
@@ -136,7 +201,7 @@ static void run_next(struct hfi_late_copies *late_copies) {
         hfi_list_remove(&entry->link);
     pthread_mutex_unlock(&late_copies->mtx);
     if (due)
-        release(late_copies, entry);
+        begin_entry(late_copies, entry);
     else if (at_ms != HFI_NEVER)
         hfi_alarm_set(late_copies->task.exec, &late_copies->alarm, at_ms);
 }
@@ -152,22 +217,24 @@ static void run(struct hfi_task *task, unsigned events) {
     if (late_copies->running == NULL)
         run_next(late_copies);
     else if (hfi_exchange_step(&late_copies->exchange, events) == HFI_FINISHED)
-        released(late_copies);
+        (late_copies->ending ? asked_for_ends : released)(late_copies);
 }
 
 void hfi_late_copies_add(struct hfi_redis *redis, const char *name, size_t name_len,
-                         const char *owner, size_t owner_len, const struct hfi_stamp *stamp,
-                         int64_t until_ms, int64_t lease_ms, int64_t first_ms) {
+                         const char *owner, size_t owner_len, const struct hfi_late_token *token) {
     struct hfi_late_copies *late_copies = redis->late_copies;
+    const struct hfi_stamp *stamp = token->stamp;
     if (stamp->text != NULL)
         return; /* the caller's choice may be in use again by then */
     size_t token_len = hfi_string_token_len(stamp, owner_len);
     struct entry *entry = hfi_zalloc(redis->mem, sizeof *entry + name_len + token_len);
     if (entry == NULL)
         return;
-    entry->at_ms = first_ms;
-    entry->until_ms = until_ms;
-    entry->end_ms = hfi_after_ms(hfi_max_ms(until_ms, hfi_now_ms()), lease_ms);
+    entry->at_ms = token->first_ms;
+    entry->until_ms = token->until_ms;
+    entry->end_ms = hfi_after_ms(hfi_max_ms(token->until_ms, hfi_now_ms()), token->lease_ms);
+    if (token->lost_conns != NULL && !token->lost_conns->incomplete)
+        entry->lost_conns = *token->lost_conns;
     entry->name_len = name_len;
     entry->token_len = token_len;
     memcpy(entry->bytes, name, name_len);

@@ -4,6 +4,7 @@
 #define HFI_REDIS_OPS_LATE_COPIES_H
 
 #include "engine/stamp.h"
+#include "redis/ops/lost_conns.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,11 +18,19 @@ struct hfi_late_copies *hfi_late_copies_new(struct hfi_redis *redis); /* NULL: o
 void hfi_late_copies_stop(struct hfi_late_copies *late_copies);
 void hfi_late_copies_free(struct hfi_late_copies *late_copies); /* NULL is fine */
 
-/* A lock of this name may come to have this token until `until_ms`, and keep it for a lease from
- * then on. It is released when that time has passed, and first at `first_ms`. Any thread; does
- * nothing without memory, or for a token of the caller's choice: the lease ends it. */
+/* What a lock may come to have, until `until_ms`, and keep for a lease from then on. */
+struct hfi_late_token {
+    const struct hfi_stamp *stamp;
+    int64_t until_ms, lease_ms;
+    int64_t first_ms; /* when to release it first */
+    /* with which all copies were lost that could bring it; NULL or none: unknown */
+    const struct hfi_lost_conns *lost_conns;
+};
+
+/* The token is released when its time has passed, and first at `first_ms`; or only once, if the
+ * server has ended the connections of all lost copies before. Any thread; does nothing without
+ * memory, or for a token of the caller's choice: the lease ends it. */
 void hfi_late_copies_add(struct hfi_redis *redis, const char *name, size_t name_len,
-                         const char *owner, size_t owner_len, const struct hfi_stamp *stamp,
-                         int64_t until_ms, int64_t lease_ms, int64_t first_ms);
+                         const char *owner, size_t owner_len, const struct hfi_late_token *token);
 
 #endif

@@ -43,6 +43,7 @@ struct hfi_learnt {
     _Atomic int64_t newest_us;  /* the newest server time seen by fair waiters */
     atomic_bool no_unheard;     /* this user may not use the `unheard` key (fair.c) */
     atomic_bool no_idempotency; /* nor idempotency keys (idempotency.c) */
+    atomic_bool no_client_kill; /* nor end connections (lost_conns.c) */
     /* What it can do, for string locks (string.c): SET with NX and GET is refused; how to delete a
      * key that has a value, enum hfi_delete; scripts do not run */
     atomic_bool no_nx_get, scriptless;

@@ -34,6 +34,7 @@ var models = []model{
 	{"latch", numberEvents, beginNumber, stepLatch, wipeNumber},
 	{"cohort", cohortEvents, beginCohort, stepCohort, wipeCohort},
 	{"cohort_fair", cohortEvents, beginCohort, stepCohort, wipeCohort},
+	{"cohort_string", cohortEvents, beginCohort, stepCohort, wipeCohort},
 	{"quorum", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
 	{"quorum_string", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
 	{"quorum_once", lockEvents, beginLock, lock{}.step, wipeLock},
@@ -47,6 +48,7 @@ var models = []model{
 	{"moving_once", lockEvents, beginLock, lock{}.step, wipeLock},
 	{"moving_fenced", lockEvents, beginLock, lock{reentrant: true, tokens: true}.step, wipeLock},
 	{"moving_fair", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
+	{"moving_string", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
 	{"moving_readwrite", lockEvents, beginLock, lock{reentrant: true}.step, wipeLock},
 }
 

@@ -105,6 +105,7 @@ var lies = map[string][]lie{
 	"permits":           {letIn("acquire"), flip("try_set"), more("available", 1), more("taken", 3), lostRelease},
 	"cohort":            {letIn("acquire"), flip("is_locked"), lostRelease},
 	"cohort_fair":       {letIn("acquire"), flip("is_locked"), lostRelease},
+	"cohort_string":     {letIn("acquire"), flip("is_locked"), lostRelease},
 	"quorum":            {letIn("acquire"), flip("is_locked"), lostRelease, trusted},
 	"quorum_string":     {letIn("acquire"), flip("is_locked"), lostRelease, trusted},
 	"quorum_once":       {letIn("acquire"), flip("is_locked"), lostRelease, trusted},
@@ -118,6 +119,7 @@ var lies = map[string][]lie{
 	"moving_once":       {letIn("acquire"), flip("is_locked"), lostRelease, trusted},
 	"moving_fenced":     {letIn("acquire"), lostRelease, trusted, oldToken},
 	"moving_fair":       {letIn("acquire"), lostRelease, trusted},
+	"moving_string":     {letIn("acquire"), flip("is_locked"), lostRelease, trusted},
 	"moving_readwrite":  {letIn("acquire"), lostRelease},
 	"latch":             {letIn("await"), flip("try_set"), more("count", 1)},
 }
