@@ -19,7 +19,8 @@
  * drift since (clock_drift_ppm), so that the key does not end before we believe. A reading older
  * than a second, or of a clock whose readings have contradicted each other, is not trusted: TIME
  * goes in front, and its reply shows how long the lease really is. Then 1 ms for each second has to
- * do, since a long drift would make the key last too long.
+ * do, since a long drift would make the key last too long. (PX would need no clock, but a late copy
+ * could then take the lock at any time, for a whole lease.)
  *
  * Commands are chosen by what the node can do. It is asked once, in front of the first release
  * (COMMAND INFO), and what it refuses is remembered. Servers before 7.0 have no NX with GET: there
