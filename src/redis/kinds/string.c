@@ -701,10 +701,12 @@ static void write_native_renewal(const struct hfi_redis *redis, const struct hfi
         command, hfi_max_ms(hfi_max_ms(item->lease_ms, left_ms + ROUNDING_MS), redis->watchdog_ms));
 }
 
-static void write_renewal_probe(const struct hfi_redis *redis, const struct hfi_renewal_item *item,
-                                struct hfi_command *command) {
-    hfi_command_text(command, "GET");
-    hfi_name_key(&redis->names, item->name, item->name_len, command);
+static void write_renewal_probes(const struct hfi_redis *redis,
+                                 const struct hfi_renewal_item *const *items, size_t len,
+                                 struct hfi_command *command) {
+    hfi_command_text(command, "MGET");
+    for (size_t i = 0; i < len; i++)
+        hfi_name_key(&redis->names, items[i]->name, items[i]->name_len, command);
 }
 
 static bool is_there(const struct hfi_renewal_item *item, const struct hfi_reply *reply) {
@@ -720,7 +722,7 @@ static const struct hfi_renewer renewer = {
     .script = &hfi_script_string_renew,
     .write = write_renewal,
     .write_native = write_native_renewal,
-    .write_probe = write_renewal_probe,
+    .write_probes = write_renewal_probes,
     .is_there = is_there,
 };
 
