@@ -1292,8 +1292,9 @@ typedef struct hf_fleet {
     const hf_fleet_lock *const *locks;
     size_t clients_len;
     const hf_fleet_client *const *clients;
-    /* With HF_WANT_TIMES: clients that announced a loss since this client's first such survey, with
-     * their numbers then; they may have ended since. The last 1024; on ZooKeeper none. */
+    /* With HF_WANT_TIMES or HF_WANT_LOSSES: clients that announced a loss since this client's first
+     * such survey, with their numbers then; they may have ended since. The last 1024; on ZooKeeper
+     * none. */
     size_t announced_len;
     const hf_fleet_client *const *announced;
 } hf_fleet;
@@ -1302,6 +1303,7 @@ typedef struct hf_fleet {
 #define HF_WANT_WAITS 0x2u
 #define HF_WANT_NUMBERS 0x4u /* their hf_stats */
 #define HF_WANT_TIMES 0x8u   /* histograms by name */
+#define HF_WANT_LOSSES 0x10u /* `announced`; asks clients for nothing more */
 
 typedef struct hf_survey_options {
     size_t size;

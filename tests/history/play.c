@@ -61,7 +61,7 @@ static void start_server(struct run *run, size_t i) {
 }
 
 static void start(struct run *run) {
-    run->dir = temp_dir();
+    run->dir = run->plan->dir != NULL ? strdup(run->plan->dir) : temp_dir();
     if (run->plan->cluster) {
         /* Nobody takes over unless told to: what nobody wrote down would be found wrong. */
         const struct shards_options options = {.replicas = true, .node_timeout_ms = 15000};

@@ -46,6 +46,7 @@ enum trouble {
 
 struct plan {
     const char *title;
+    const char *dir; /* where the logs go; NULL: a directory of their own */
     const struct kinds *kinds;
     unsigned troubles;
     bool

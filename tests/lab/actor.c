@@ -2,7 +2,8 @@
  * The library under remote control, as tests/peers/README.md tells of the other libraries' actors: lines "ID command"
  * on standard input, "ID answer" on standard output, one command at a time.
  *
- *     open H KIND NAME LEASE_MS URL...   KIND: plain or fenced; a watchdog of LEASE_MS
+ *     open H KIND NAME LEASE_MS URL...   KIND: plain, fenced, fair, write or string; a watchdog of LEASE_MS
+ *     cancel H                           begins an acquire, and cancels it at any moment of it: "ok"
  *     try H                              "ok TOKEN" or "busy"
  *     remaining H                        "ok MS": how long the hold can be trusted, as the application would ask
  *     release H                          "ok" or "lost"
@@ -10,6 +11,8 @@
  * Its one thread is the owner.
  */
 #include "lab.h"
+
+#include "support/wait.h"
 
 #include <holdfast/holdfast.h>
 #include <inttypes.h>
@@ -34,7 +37,28 @@ static int open_lock(char *words) {
         return err;
     hf_lock_options lock_options = HF_LOCK_INIT;
     lock_options.flags = strcmp(kind, "fenced") == 0 ? HF_FENCED : 0;
+    lock_options.kind = strcmp(kind, "fair") == 0     ? HF_FAIR
+                        : strcmp(kind, "write") == 0  ? HF_WRITE
+                        : strcmp(kind, "string") == 0 ? HF_STRING
+                                                      : HF_PLAIN;
     return hf_lock_new_with(client, name, strlen(name), &lock_options, &lock);
+}
+
+/* If it was granted all the same, the caller knows, and releases it. */
+static int acquire_and_cancel(void) {
+    static unsigned seed = 1;
+    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_op *op;
+    options.owner = hf_owner_self();
+    int err = hf_lock_acquire_start(lock, &options, NULL, NULL, &op);
+    if (err != HF_OK)
+        return err;
+    linger(rand_r(&seed) % 2);
+    hf_op_cancel(op);
+    if (hf_op_wait(op, HF_FOREVER, NULL) == HF_OK)
+        err = hf_lock_release(lock);
+    hf_op_free(op);
+    return err;
 }
 
 static void obey(const char *id, char *command) {
@@ -54,6 +78,8 @@ static void obey(const char *id, char *command) {
             printf("%s ok %" PRId64 "\n", id, result.token);
         else
             printf("%s %s\n", id, err == HF_EBUSY ? "busy" : hf_strerror(err));
+    } else if (strcmp(command, "cancel h") == 0) {
+        printf("%s %s\n", id, acquire_and_cancel() == HF_OK ? "ok" : "err");
     } else if (strcmp(command, "remaining h") == 0) {
         printf("%s ok %" PRId64 "\n", id, hf_lock_remaining_ms(lock));
     } else if (strcmp(command, "release h") == 0) {

@@ -130,7 +130,7 @@ static void free_actors(struct plan *plan) {
 }
 
 static int play_history(char **argv) {
-    struct plan plan = {.title = argv[3]};
+    struct plan plan = {.title = argv[3], .dir = argv[6]};
     char words[256];
     snprintf(words, sizeof words, "%s", argv[3]);
     if (!choose_topology(&plan, argv[2]) || !choose_troubles(&plan, words)) {
@@ -150,13 +150,8 @@ static int play_history(char **argv) {
     free_actors(&plan);
     const char *const dirs[] = {dir};
     status = judge("checker", NULL, dirs, 1);
-    char command[1024];
-    snprintf(command, sizeof command, "mkdir -p '%s' && cp -r '%s'/. '%s'/", argv[6], dir, argv[6]);
-    if (system(command) != 0)
-        support_die("the history cannot be kept in %s", argv[6]);
     if ((plan.troubles & TROUBLE_OWN_CLOCK) != 0)
         unlink("step");
-    temp_dir_remove(dir);
     free(dir);
     return status;
 }

@@ -12,12 +12,15 @@
 #include "lab.h"
 
 #include "support/java.h"
+#include "support/power.h"
 #include "support/proxy.h"
 #include "support/remote.h"
 #include "support/server.h"
+#include "support/shards.h"
 #include "support/step.h"
 #include "support/wait.h"
 #include "support/watched.h"
+#include "support/zk_net.h"
 
 #include <signal.h>
 #include <stdbool.h>
@@ -27,18 +30,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WORKERS = 3, MEMBERS = 3, LEASE_MS = 1000, LONG_LEASE_MS = 12000 };
+enum { WORKERS = 3, MEMBERS = 3, LEASE_MS = 1000, LONG_LEASE_MS = 12000, SESSION_MS = 4000 };
+/* A follower that is cut off serves its clients for so long. */
+enum { TICK_MS = 500, SYNC_LIMIT = 40 };
 enum {
     WORK_MS = 8,
     PAUSE_MS = 15,
     SLOW_MS = 700,
     FAILOVER_MS = 4000,
     STOP_MS = 1700,
+    FREEZE_MS = 2500,
+    CUT_MS = 2000, /* between two cuts of a follower */
     PATIENCE_MS = 15000,
     CALM_MS = 900
 };
 
-enum language { OURS, PYTHON, NODE, GO, JAVA };
+enum language { OURS, PYTHON, NODE, GO, JAVA, CURATOR };
 
 struct subject {
     const char *name;
@@ -52,18 +59,43 @@ struct subject {
 static const struct subject subjects[] = {
     {"holdfast", OURS, "plain", "remaining", false},
     {"holdfast-tokens", OURS, "fenced", "remaining", true},
+    {"holdfast-string", OURS, "string", "remaining", false},
+    {"holdfast-fair", OURS, "fair", "remaining", false},
+    {"holdfast-write", OURS, "write", "remaining", false},
     {"set-nx-by-hand", PYTHON, "by-hand", NULL, false},
     {"redis-py", PYTHON, "redis-py", NULL, false},
     {"redis-py-owned", PYTHON, "redis-py", "owned", false},
+    {"redis-py-async", PYTHON, "redis-py-async", NULL, false},
+    {"redlock-py", PYTHON, "redlock-py", NULL, false},
+    {"pottery", PYTHON, "pottery", NULL, false},
+    {"flock", PYTHON, "flock", NULL, false},
     {"redsync", GO, "redsync", NULL, false},
     {"redsync-until", GO, "redsync", "owned", false},
     {"node-redlock", NODE, "node-redlock-5", NULL, false},
     {"node-redlock-expiration", NODE, "node-redlock-5", "owned", false},
     {"redisson", JAVA, "plain", NULL, false},
     {"redisson-held", JAVA, "plain", "heldBy", false},
+    {"redisson-redlock", JAVA, "redlock", NULL, false},
+    {"curator", CURATOR, "mutex", "held", false},
 };
 
-enum fault { NONE, STOP, STOP_LATE, KILL, WIPE, FAILOVER, MEMBERS_WIPED, CLOCK };
+enum fault {
+    NONE,
+    STOP,
+    STOP_LATE,
+    KILL,
+    WIPE,
+    FAILOVER,
+    MEMBERS_WIPED,
+    CLOCK,
+    CLOCK_BACK,
+    FREEZE,
+    POWER_ALWAYS,
+    POWER_EVERYSEC,
+    POWER_SNAPSHOTS,
+    CANCEL,
+    FOLLOWER_CUT
+};
 static const char *const faults[] = {"none",
                                      "holder-stopped",
                                      "holder-stopped-after-its-check",
@@ -71,9 +103,16 @@ static const char *const faults[] = {"none",
                                      "server-restarts-empty",
                                      "failover-with-a-lagging-replica",
                                      "members-restart-empty",
-                                     "clock-stepped"};
+                                     "clock-stepped",
+                                     "clock-stepped-back",
+                                     "server-freezes",
+                                     "power-loss",
+                                     "power-loss-everysec",
+                                     "power-loss-snapshots",
+                                     "task-cancelled",
+                                     "follower-cut-off"};
 
-enum state { IDLE, TRYING, INSIDE, ASKING, CHECKED, RELEASING };
+enum state { IDLE, TRYING, CANCELLING, INSIDE, ASKING, CHECKED, RELEASING };
 
 struct worker {
     int number;
@@ -86,6 +125,7 @@ struct worker {
     int64_t patience_ms; /* or then */
     long long seen, token;
     int64_t entered_ms;
+    int64_t overtaken_ms; /* when another came in beside it; 0: none has */
 };
 
 struct lab {
@@ -97,6 +137,16 @@ struct lab {
     struct server *book;
     struct server *servers[MEMBERS];
     struct watched *watched;
+    struct shards *shards;
+    struct zk_net *zk;
+    int cut; /* which member of the ensemble is cut off; -1: none */
+    struct server *frozen;
+    int64_t thaw_ms;
+    int64_t free_since_ms;      /* nobody is inside; 0: somebody is */
+    int64_t cancelled_ms;       /* an acquire was cancelled, and nobody has come in since; 0: no */
+    int64_t silent_ms, free_ms; /* the longest */
+    long long stranded;
+    int64_t back_ms;
     char where[512]; /* urls, or ports */
     struct worker workers[WORKERS];
     int64_t begin_ms, end_ms, calm_until_ms, mend_ms;
@@ -132,6 +182,8 @@ static int build(const struct subject *subject) {
         return 0;
     if (subject->language == JAVA)
         return java_build(JAVA_REDISSON);
+    if (subject->language == CURATOR)
+        return java_build(JAVA_CURATOR);
     return run_build(HF_PEERS_BUILD, HF_PEERS_DIR, languages[subject->language]);
 }
 
@@ -141,8 +193,39 @@ static void must(struct worker *worker, const char *command) {
         support_die("%s: %s", command, answer);
 }
 
+static bool is_java(const struct lab *lab) {
+    return lab->subject->language == JAVA || lab->subject->language == CURATOR;
+}
+
+/* Of an ensemble each worker has a server of its own. */
+static const char *where(const struct lab *lab, const struct worker *worker) {
+    return lab->zk != NULL ? zk_url(zk_net_member(lab->zk, worker->number)) : lab->where;
+}
+
+/* A lock of several clients, one for each server. */
+static void open_redlock(struct lab *lab, struct worker *worker) {
+    char command[1024];
+    for (int i = 0; i < MEMBERS; i++) {
+        snprintf(command, sizeof command, "client c%d %s codec=string watchdog=%d", i,
+                 server_tcp_url(lab->servers[i]), lab->lease_ms);
+        must(worker, command);
+    }
+    must(worker, "open c0,c1,c2 redlock lab h");
+}
+
 static void open_lock(struct lab *lab, struct worker *worker) {
     char command[1024];
+    if (lab->subject->language == CURATOR) {
+        snprintf(command, sizeof command, "client c %s session=%d", where(lab, worker),
+                 lab->lease_ms);
+        must(worker, command);
+        must(worker, "open c mutex /lab h");
+        return;
+    }
+    if (strcmp(lab->subject->peer, "redlock") == 0) {
+        open_redlock(lab, worker);
+        return;
+    }
     if (lab->subject->language == JAVA) {
         snprintf(command, sizeof command, "client c %s codec=string watchdog=%d", lab->where,
                  lab->lease_ms);
@@ -151,7 +234,7 @@ static void open_lock(struct lab *lab, struct worker *worker) {
         return;
     }
     snprintf(command, sizeof command, "open h %s lab %d %s", lab->subject->peer, lab->lease_ms,
-             lab->where);
+             where(lab, worker));
     must(worker, command);
 }
 
@@ -166,9 +249,10 @@ static void start_worker(struct lab *lab, struct worker *worker) {
         [OURS] = ours, [PYTHON] = python, [NODE] = node, [GO] = go};
     int number = worker->number;
     *worker = (struct worker){.number = number, .due_ms = now_ms()};
-    worker->remote = lab->subject->language == JAVA
-                         ? java_start(JAVA_REDISSON)
-                         : remote_start(programs[lab->subject->language]);
+    if (is_java(lab))
+        worker->remote = java_start(lab->subject->language == JAVA ? JAVA_REDISSON : JAVA_CURATOR);
+    else
+        worker->remote = remote_start(programs[lab->subject->language]);
     open_lock(lab, worker);
 }
 
@@ -193,6 +277,8 @@ static long long book_write(struct lab *lab, long long token, long long value) {
 }
 
 static void write_it(struct lab *lab, struct worker *worker) {
+    if (worker->overtaken_ms != 0 && now_ms() - worker->overtaken_ms > lab->silent_ms)
+        lab->silent_ms = now_ms() - worker->overtaken_ms;
     long long was = book_write(lab, worker->token, worker->seen + 1);
     if (was < 0) {
         lab->rejected++;
@@ -214,18 +300,52 @@ static void write_it(struct lab *lab, struct worker *worker) {
 /* ---- A worker's application ------------------------------------------------------------------ */
 
 static void ask(struct lab *lab, struct worker *worker, enum state state, const char *verb) {
-    const char *suffix = lab->subject->language == JAVA ? " thread=1" : "";
+    const char *suffix = !is_java(lab)               ? ""
+                         : strcmp(verb, "lock") == 0 ? " thread=1 wait=20"
+                                                     : " thread=1";
     worker->request = remote_send(worker->remote, "%s h%s", verb, suffix);
     worker->state = state;
 }
 
 static void leave(struct lab *lab, struct worker *worker) {
-    ask(lab, worker, RELEASING, lab->subject->language == JAVA ? "unlock" : "release");
+    ask(lab, worker, RELEASING, is_java(lab) ? "unlock" : "release");
+}
+
+static bool believes(const struct worker *worker) {
+    return worker->state == INSIDE || worker->state == ASKING || worker->state == CHECKED;
+}
+
+/* Whoever is inside already is overtaken from now on. */
+static void note_entry(struct lab *lab, struct worker *worker) {
+    for (int i = 0; i < WORKERS; i++) {
+        struct worker *other = &lab->workers[i];
+        if (other != worker && believes(other) && other->overtaken_ms == 0)
+            other->overtaken_ms = now_ms();
+    }
+    worker->overtaken_ms = 0;
+    if (lab->free_since_ms != 0 && now_ms() - lab->free_since_ms > lab->free_ms)
+        lab->free_ms = now_ms() - lab->free_since_ms;
+    lab->free_since_ms = 0;
+    if (lab->cancelled_ms != 0 && now_ms() - lab->cancelled_ms > lab->lease_ms / 2) {
+        lab->stranded++;
+        printf("stranded at_ms=%lld for_ms=%lld\n", (long long)(lab->cancelled_ms - lab->begin_ms),
+               (long long)(now_ms() - lab->cancelled_ms));
+    }
+    lab->cancelled_ms = 0;
+}
+
+static void note_whether_free(struct lab *lab) {
+    bool inside = false;
+    for (int i = 0; i < WORKERS; i++)
+        inside |= believes(&lab->workers[i]) || lab->workers[i].state == RELEASING;
+    if (inside)
+        lab->free_since_ms = 0;
+    else if (lab->free_since_ms == 0)
+        lab->free_since_ms = now_ms();
 }
 
 static void answered_try(struct lab *lab, struct worker *worker, const char *answer) {
-    bool taken = lab->subject->language == JAVA ? strcmp(answer, "ok true") == 0
-                                                : strncmp(answer, "ok", 2) == 0;
+    bool taken = is_java(lab) ? strcmp(answer, "ok true") == 0 : strncmp(answer, "ok", 2) == 0;
     bool busy = strncmp(answer, "busy", 4) == 0 || strcmp(answer, "ok false") == 0;
     worker->state = IDLE;
     worker->due_ms = now_ms() + 1 + pick(lab, PAUSE_MS);
@@ -243,6 +363,7 @@ static void answered_try(struct lab *lab, struct worker *worker, const char *ans
         leave(lab, worker);
         return;
     }
+    note_entry(lab, worker);
     worker->state = INSIDE;
     worker->due_ms = now_ms() + 1 + pick(lab, WORK_MS);
 }
@@ -253,6 +374,7 @@ static bool is_sure(const struct lab *lab, const char *answer) {
     case OURS:
         return strncmp(answer, "ok", 2) == 0 && strtoll(answer + 2, NULL, 10) > 0;
     case JAVA:
+    case CURATOR:
         return strcmp(answer, "ok true") == 0;
     default:
         return strcmp(answer, "ok") == 0;
@@ -263,6 +385,11 @@ static void answered(struct lab *lab, struct worker *worker, const char *answer)
     switch (worker->state) {
     case TRYING:
         answered_try(lab, worker, answer);
+        break;
+    case CANCELLING:
+        lab->cancelled_ms = now_ms();
+        worker->state = IDLE;
+        worker->due_ms = now_ms() + 1;
         break;
     case ASKING:
         if (!is_sure(lab, answer)) {
@@ -285,7 +412,7 @@ static void go_on(struct lab *lab, struct worker *worker) {
     switch (worker->state) {
     case IDLE:
         if (now_ms() < lab->end_ms || lab->mend_ms != 0)
-            ask(lab, worker, TRYING, "try");
+            ask(lab, worker, TRYING, lab->subject->language == CURATOR ? "lock" : "try");
         break;
     case INSIDE:
         if (lab->subject->check != NULL) {
@@ -348,8 +475,39 @@ static void fail_over(struct lab *lab) {
     tell_of_primary(lab, watched_wait_switch(lab->watched, old));
 }
 
+/* The power of the one server, or of one of several; or its leader does not hear the holder's server, nor is heard there. */
+static void lose_power(struct lab *lab) {
+    (void)power_loss(lab->servers[0]);
+    server_wait_ready(lab->servers[0]);
+}
+
+static void cut_follower(struct lab *lab, int member, bool lost) {
+    for (int other = 0; other < MEMBERS; other++) {
+        if (other == member)
+            continue;
+        zk_net_lose(lab->zk, member, other, lost);
+        zk_net_lose(lab->zk, other, member, lost);
+    }
+    lab->cut = lost ? member : -1;
+}
+
+/* How long the victim waits for another to come in. After some faults none may, so it goes on within its lease. */
+static int64_t patience_ms(const struct lab *lab) {
+    switch (lab->fault) {
+    case POWER_ALWAYS:
+    case CLOCK_BACK:
+        return SLOW_MS;
+    case POWER_EVERYSEC:
+    case POWER_SNAPSHOTS:
+        return 3 * LEASE_MS;
+    default:
+        return PATIENCE_MS;
+    }
+}
+
 static void strike(struct lab *lab, struct worker *victim) {
     lab->faults++;
+    printf("fault at_ms=%lld holder=w%d\n", (long long)(now_ms() - lab->begin_ms), victim->number);
     victim->victim = true;
     switch (lab->fault) {
     case STOP:
@@ -374,11 +532,28 @@ static void strike(struct lab *lab, struct worker *victim) {
     case CLOCK:
         step_clock(lab->servers[0], 3 * LEASE_MS);
         break;
+    case CLOCK_BACK:
+        lab->back_ms -= LEASE_MS / 2;
+        step_clock(lab->servers[0], lab->back_ms);
+        break;
+    case FREEZE:
+        lab->frozen = lab->servers[0];
+        server_freeze(lab->frozen);
+        lab->thaw_ms = now_ms() + FREEZE_MS;
+        break;
+    case POWER_ALWAYS:
+    case POWER_EVERYSEC:
+    case POWER_SNAPSHOTS:
+        lose_power(lab);
+        break;
+    case FOLLOWER_CUT:
+        cut_follower(lab, victim->number, true);
+        break;
     default:
         break;
     }
     lab->last = victim->number;
-    victim->patience_ms = now_ms() + PATIENCE_MS;
+    victim->patience_ms = now_ms() + patience_ms(lab);
     int64_t slow_ms = lab->fault == FAILOVER ? FAILOVER_MS : SLOW_MS;
     lab->mend_ms = now_ms() + slow_ms;
     if (victim->victim && !victim->stopped)
@@ -392,6 +567,35 @@ static void mend(struct lab *lab) {
         watched_heal(lab->watched);
     if (lab->fault == CLOCK)
         step_clock(lab->servers[0], 0);
+    if (lab->cut >= 0) {
+        cut_follower(lab, lab->cut, false);
+        zk_net_wait_whole(lab->zk);
+        lab->calm_until_ms = now_ms() + CUT_MS;
+    }
+}
+
+static bool may_strike(const struct lab *lab, const struct worker *worker) {
+    enum state when = lab->fault == STOP_LATE && lab->subject->check != NULL ? CHECKED : INSIDE;
+    if (lab->fault == NONE || lab->mend_ms != 0 || worker->victim ||
+        now_ms() < lab->calm_until_ms || now_ms() >= lab->end_ms)
+        return false;
+    if (lab->fault == CANCEL)
+        return worker->state == IDLE && lab->cancelled_ms == 0 && lab->free_since_ms != 0;
+    return worker->state == when &&
+           (lab->fault != FOLLOWER_CUT || worker->number != zk_net_leader(lab->zk));
+}
+
+/* The worker's acquire is cancelled while it is on its way. */
+static void cancel(struct lab *lab, struct worker *worker) {
+    lab->faults++;
+    printf("fault at_ms=%lld holder=w%d\n", (long long)(now_ms() - lab->begin_ms), worker->number);
+    lab->calm_until_ms = now_ms() + CALM_MS / 3;
+    ask(lab, worker, CANCELLING, "cancel");
+}
+
+static bool is_waiting(const struct worker *worker) {
+    return worker->state == TRYING || worker->state == CANCELLING || worker->state == ASKING ||
+           worker->state == RELEASING;
 }
 
 static void step_worker(struct lab *lab, struct worker *worker) {
@@ -403,18 +607,17 @@ static void step_worker(struct lab *lab, struct worker *worker) {
         kill(remote_pid(worker->remote), SIGCONT);
         worker->stopped = false;
     }
-    bool waits = worker->state == TRYING || worker->state == ASKING || worker->state == RELEASING;
+    bool waits = is_waiting(worker);
     if (waits && remote_answered(worker->remote, worker->request))
         answered(lab, worker, remote_answer(worker->remote, worker->request));
-    bool may = lab->mend_ms == 0 && !worker->victim && now_ms() >= lab->calm_until_ms &&
-               now_ms() < lab->end_ms;
-    if (may && lab->fault != NONE &&
-        worker->state ==
-            (lab->fault == STOP_LATE && lab->subject->check != NULL ? CHECKED : INSIDE)) {
-        strike(lab, worker);
+    if (may_strike(lab, worker)) {
+        if (lab->fault == CANCEL)
+            cancel(lab, worker);
+        else
+            strike(lab, worker);
         return;
     }
-    waits = worker->state == TRYING || worker->state == ASKING || worker->state == RELEASING;
+    waits = is_waiting(worker);
     if (!waits && !rests && now_ms() >= worker->due_ms) {
         bool moved_on = worker->victim && lab->fault == FAILOVER &&
                         lab->subject->language != OURS && lab->subject->language != JAVA;
@@ -439,8 +642,28 @@ static void add_word(char text[512], const char *format, const char *url, int po
 }
 
 static bool start_servers(struct lab *lab, const char *topology) {
-    const struct server_options options = {.tcp = true};
+    const struct server_options options = {
+        .tcp = true,
+        .aof = lab->fault == POWER_ALWAYS || lab->fault == POWER_EVERYSEC,
+        .config = lab->fault == POWER_EVERYSEC    ? power_everysec
+                  : lab->fault == POWER_SNAPSHOTS ? power_snapshots
+                                                  : NULL};
     bool urls = lab->subject->language == OURS || lab->subject->language == JAVA;
+    if (strcmp(topology, "zk") == 0) {
+        const struct zk_options zk = {
+            .tick_ms = TICK_MS, .sync_limit = SYNC_LIMIT, .keeps_containers = true};
+        lab->lease_ms = SESSION_MS;
+        zk_net_enter();
+        lab->zk = zk_net_start(MEMBERS, &zk);
+        lab->book = server_start(NULL);
+        return true;
+    }
+    if (strcmp(topology, "cluster") == 0) {
+        lab->shards = shards_start(NULL);
+        snprintf(lab->where, sizeof lab->where, "%s", shards_url(lab->shards));
+        lab->book = server_start(NULL);
+        return urls;
+    }
     if (strcmp(topology, "sentinel") == 0) {
         lab->lease_ms = LONG_LEASE_MS; /* longer than a failover */
         const struct watched_options watched = {.down_after_ms = 15000};
@@ -465,7 +688,14 @@ static bool has_everything(const struct lab *lab) {
     switch (lab->fault) {
     case WIPE:
     case CLOCK:
+    case CLOCK_BACK:
+    case FREEZE:
+    case POWER_ALWAYS:
+    case POWER_EVERYSEC:
+    case POWER_SNAPSHOTS:
         return lab->servers[0] != NULL && !lab->quorum;
+    case FOLLOWER_CUT:
+        return lab->zk != NULL;
     case MEMBERS_WIPED:
         return lab->quorum;
     case FAILOVER:
@@ -479,6 +709,11 @@ static void play(struct lab *lab) {
     while (now_ms() < lab->end_ms || lab->mend_ms != 0) {
         for (int i = 0; i < WORKERS; i++)
             step_worker(lab, &lab->workers[i]);
+        note_whether_free(lab);
+        if (lab->frozen != NULL && now_ms() >= lab->thaw_ms) {
+            server_unfreeze(lab->frozen);
+            lab->frozen = NULL;
+        }
         bool over = true;
         for (int i = 0; i < WORKERS; i++)
             over &= !lab->workers[i].victim;
@@ -507,6 +742,9 @@ static void end(struct lab *lab) {
     for (int i = 0; i < MEMBERS; i++)
         server_free(lab->servers[i]);
     watched_free(lab->watched);
+    shards_free(lab->shards);
+    if (lab->zk != NULL)
+        zk_net_free(lab->zk);
     server_free(lab->book);
 }
 
@@ -515,6 +753,7 @@ int lab_register(const char *subject, const char *topology, const char *fault, u
     struct lab lab = {.random = seed,
                       .fault = (enum fault)(sizeof faults / sizeof *faults),
                       .lease_ms = LEASE_MS,
+                      .cut = -1,
                       .last = -1};
     for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
         if (strcmp(subjects[i].name, subject) == 0)
@@ -529,8 +768,18 @@ int lab_register(const char *subject, const char *topology, const char *fault, u
     int status = build(lab.subject);
     if (status != 0)
         return status;
-    if (lab.fault == CLOCK && !step_preload(HF_TEST_STEPPED_CLOCK)) {
+    if (strcmp(topology, "zk") == 0) {
+        zk_need();
+        zk_net_need();
+    }
+    if ((lab.fault == CLOCK || lab.fault == CLOCK_BACK) && !step_preload(HF_TEST_STEPPED_CLOCK)) {
         fputs("SKIP: the clock of this server cannot be stepped\n", stderr);
+        return EXIT_SKIPPED;
+    }
+    bool power =
+        lab.fault == POWER_ALWAYS || lab.fault == POWER_EVERYSEC || lab.fault == POWER_SNAPSHOTS;
+    if (power && !power_preload(HF_TEST_SYNCED)) {
+        fputs("SKIP: what this server syncs is not known\n", stderr);
         return EXIT_SKIPPED;
     }
     if (!start_servers(&lab, topology) || !has_everything(&lab)) {
@@ -547,9 +796,10 @@ int lab_register(const char *subject, const char *topology, const char *fault, u
     play(&lab);
     printf(
         "attempts=%lld acquired=%lld busy=%lld errors=%lld writes=%lld lost=%lld refused_by_deadline=%lld "
-        "rejected_by_token=%lld release_failed=%lld faults=%lld\n",
+        "rejected_by_token=%lld release_failed=%lld faults=%lld stranded=%lld silent_ms=%lld free_ms=%lld\n",
         lab.attempts, lab.acquired, lab.busy, lab.errors, lab.writes, lab.lost, lab.refused,
-        lab.rejected, lab.released_lost, lab.faults);
+        lab.rejected, lab.released_lost, lab.faults, lab.stranded, (long long)lab.silent_ms,
+        (long long)lab.free_ms);
     end(&lab);
-    return lab.lost > 0 ? 1 : 0;
+    return lab.lost > 0 || lab.stranded > 0 ? 1 : 0;
 }

@@ -636,6 +636,21 @@ ROW_CASES(S36_dead_connections_are_ended, right, rights) {
     string_end_with_all_rights(&w);
 }
 
+/* The script behind acks, on its connection. */
+STRING_CASE(S36_dead_connections_of_acked_acquires_are_ended) {
+    hf_acquire_options options = world_wait_for(0, 60000);
+    options.acks = HF_ACKS_REPORT;
+    assert_int_equal(hf_lock_acquire_with(w->lock, &options, NULL), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    proxy_hold_request(w->proxy, hfi_script_string_acquire.sha1);
+    assert_int_equal(hf_lock_acquire_with(w->lock, &options, NULL), HF_OK);
+    assert_true(proxy_wait_held(w->proxy, HANG_MS));
+    assert_int_equal(proxy_seen(w->proxy, KILL), 1);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    release_held(w, &rights[0]);
+    assert_true(world_free(w));
+}
+
 /* The bytes of an attempt lie in the socket of a stopped server when its caller gives up. The server
  * ends that connection, and the token is released behind that: nothing is left, and nothing comes
  * later. Over TCP, whose addresses tell clients apart. */

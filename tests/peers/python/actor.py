@@ -64,6 +64,68 @@ class ByHand:
         self.client.delete(self.name)
 
 
+class RedisPyAsync:
+    """The lock of redis.asyncio. `cancel` ends the task of an acquire while it is on its way, as a time-out would."""
+
+    def __init__(self, name, lease_ms, ports):
+        import redis.asyncio
+
+        self.errors = redis.exceptions.LockError
+        self.loop = asyncio.new_event_loop()
+        self.client = redis.asyncio.Redis(port=ports[0])
+        self.name, self.lease_s, self.cancelled = name, lease_ms / 1000, 0
+        self.lock = self.client.lock(name, timeout=self.lease_s)
+
+    def attempt(self):
+        return self.loop.run_until_complete(self.lock.acquire(blocking=False))
+
+    def release(self):
+        try:
+            self.loop.run_until_complete(self.lock.release())
+            return True
+        except self.errors:
+            return False
+
+    async def begin_and_cancel(self):
+        lock = self.client.lock(self.name, timeout=self.lease_s)
+        task = asyncio.create_task(lock.acquire())
+        self.cancelled += 1  # Each time a little later.
+        for _ in range(self.cancelled % 16):
+            await asyncio.sleep(0)
+        task.cancel()
+        try:
+            await task
+        except asyncio.CancelledError:
+            return
+        await lock.release()
+
+    def cancel(self):
+        self.loop.run_until_complete(self.begin_and_cancel())
+        return True
+
+
+class Flock:
+    """flock() on a file of this machine; no lease, no server."""
+
+    def __init__(self, name, lease_ms, ports):
+        self.file = open(f"/tmp/holdfast-{name}-{ports[0]}.lock", "w")  # pylint: disable=consider-using-with
+
+    def attempt(self):
+        import fcntl
+
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            return False
+
+    def release(self):
+        import fcntl
+
+        fcntl.flock(self.file, fcntl.LOCK_UN)
+        return True
+
+
 class Pottery:
     def __init__(self, name, lease_ms, ports):
         import pottery
@@ -213,6 +275,8 @@ class PythonRedisLock:
 PEERS = {
     "by-hand": ByHand,
     "redis-py": RedisPy,
+    "redis-py-async": RedisPyAsync,
+    "flock": Flock,
     "pottery": Pottery,
     "redlock-py": RedlockPy,
     "aioredlock": Aioredlock,
