@@ -89,7 +89,8 @@ struct hfi_call {
      * Output of a first acquire, which may begin with a text. */
     struct hfi_stamp stamp;
     int64_t count; /* how many times this owner holds the lock, as far as we know */
-    /* acquire, release (for what remains), extend; HF_NO_LEASE for kinds with `takes_no_lease` */
+    /* acquire, release (for what remains), extend; HF_NO_LEASE for permits and kinds with
+     * `takes_no_lease` */
     int64_t lease_ms;
     /* acquire, extend: how many replica acks are required, as in hf_options; 0: none */
     int acks;
