@@ -563,7 +563,7 @@ ROW_CASES(S31_past_half_the_lease_a_new_token, right, rights) {
     assert_string_equal(handle, value(&w));
     assert_true(hf_lock_remaining_ms_as(w.lock, waiter.owner) > 1500);
     assert_true(proxy_wait_seen(w.proxy, release_by(&w), releases + 1, HANG_MS)); /* behind it */
-    assert_int_equal(proxy_seen(w.proxy, KILL), 1);
+    assert_true(proxy_seen(w.proxy, KILL) >= 1); /* a busy machine may lose another copy */
     assert_int_equal(hf_lock_release_as(w.lock, waiter.owner), HF_OK);
     release_held(&w, right);
     assert_true(world_wait_free(&w, HANG_MS));
@@ -632,7 +632,8 @@ ROW_CASES(S36_dead_connections_are_ended, right, rights) {
         cmd_ok(w.server, "DEL " WORLD_NAME);
     }
     assert_int_equal(acted, right->kills ? 0 : rounds);
-    assert_int_equal(proxy_seen(w.proxy, KILL), right->kills ? rounds : 1);
+    size_t kills = proxy_seen(w.proxy, KILL);
+    assert_true(right->kills ? kills >= (size_t)rounds : kills == 1);
     string_end_with_all_rights(&w);
 }
 
@@ -645,7 +646,7 @@ STRING_CASE(S36_dead_connections_of_acked_acquires_are_ended) {
     proxy_hold_request(w->proxy, hfi_script_string_acquire.sha1);
     assert_int_equal(hf_lock_acquire_with(w->lock, &options, NULL), HF_OK);
     assert_true(proxy_wait_held(w->proxy, HANG_MS));
-    assert_int_equal(proxy_seen(w->proxy, KILL), 1);
+    assert_true(proxy_seen(w->proxy, KILL) >= 1);
     assert_int_equal(hf_lock_release(w->lock), HF_OK);
     release_held(w, &rights[0]);
     assert_true(world_free(w));

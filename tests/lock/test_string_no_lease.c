@@ -336,7 +336,7 @@ NO_LEASE_CASE(S56_one_that_is_refused_is_undone) {
 }
 
 /* Deleted, or at its end, between the two steps: the wait goes on. */
-NO_LEASE_CASE(S57_gone_between_the_steps) {
+NO_LEASE_CASE(S49_gone_between_the_steps) {
     static const char gone[] = "*2\r\n:0\r\n:1\r\n";
     proxy_answer_instead(w->proxy, PERSIST, gone, strlen(gone));
     assert_int_equal(acquire(w->lock, 0, NULL), HF_ETIMEDOUT);
