@@ -325,8 +325,8 @@ struct command {
 
 extern const struct command command_run, command_elect, command_hold, command_acquire,
     command_extend, command_release, command_unlock, command_show, command_ls, command_watch,
-    command_top, command_doctor, command_bench, command_serve, command_sem, command_latch,
-    command_completion, command_version, command_help;
+    command_top, command_doctor, command_bench, command_serve, command_log, command_sem,
+    command_latch, command_completion, command_version, command_help;
 
 const struct command *command_find(const char *name);
 const struct command *command_at(size_t index); /* NULL: no more */

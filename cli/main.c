@@ -13,10 +13,10 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {
-    &command_run,     &command_elect,      &command_hold,    &command_acquire, &command_extend,
-    &command_release, &command_unlock,     &command_show,    &command_ls,      &command_watch,
-    &command_top,     &command_doctor,     &command_bench,   &command_serve,   &command_sem,
-    &command_latch,   &command_completion, &command_version, &command_help};
+    &command_run,     &command_elect,  &command_hold,       &command_acquire, &command_extend,
+    &command_release, &command_unlock, &command_show,       &command_ls,      &command_watch,
+    &command_top,     &command_doctor, &command_bench,      &command_serve,   &command_log,
+    &command_sem,     &command_latch,  &command_completion, &command_version, &command_help};
 
 const struct command *command_find(const char *name) {
     for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {

@@ -28,7 +28,7 @@ _holdfast() {
     fi
     case $subcommand,$current in
     *,-*) ;;
-    run,* | elect,* | hold,* | acquire,* | extend,* | release,* | unlock,* | show,* | watch,*)
+    run,* | elect,* | hold,* | acquire,* | extend,* | release,* | unlock,* | show,* | watch,* | log,*)
         _holdfast_names "$tool" "${COMP_WORDS[@]:1:at-1}"
         words=$_holdfast_names_all
         ;;

@@ -31,7 +31,7 @@ function __holdfast_words
             else
                 $tool completion $word 2>/dev/null
             end
-            if contains -- $word run elect hold acquire extend release unlock show watch
+            if contains -- $word run elect hold acquire extend release unlock show watch log
                 __holdfast_names $before
             end
             return

@@ -48,6 +48,8 @@ void fleet_write_time(int64_t ms, char *text, size_t size);
 bool fleet_quote_pattern(const char *name, char pattern[FLEET_PATTERN_SIZE]);
 /* NULL: not found. */
 const hf_fleet_lock *fleet_find(const hf_fleet *fleet, const char *name);
+/* The one with the name of `wanted`. */
+const hf_fleet_lock *fleet_find_lock(const hf_fleet *fleet, const hf_fleet_lock *wanted);
 
 /* ---- The order of locks ---- */
 
@@ -135,7 +137,7 @@ enum metrics_format { METRICS_TEXT, METRICS_OPEN };
  * `names_max` locks with the most waiters get their own metrics. `deadlocks` may be NULL: not
  * known. False: writing failed, or out of memory. */
 bool fleet_metrics_write(FILE *out, enum metrics_format format, const hf_fleet *fleet,
-                            const hf_deadlocks *deadlocks, const struct fleet_totals *totals,
-                            size_t names_max);
+                         const hf_deadlocks *deadlocks, const struct fleet_totals *totals,
+                         size_t names_max);
 
 #endif

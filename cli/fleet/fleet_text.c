@@ -166,12 +166,22 @@ bool fleet_quote_pattern(const char *name, char pattern[FLEET_PATTERN_SIZE]) {
     return true;
 }
 
+const hf_fleet_lock *fleet_find_lock(const hf_fleet *fleet, const hf_fleet_lock *wanted) {
+    size_t low = 0, high = fleet->locks_len;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (fleet_order(fleet->locks[middle], wanted) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    bool found = low < fleet->locks_len && fleet_order(fleet->locks[low], wanted) == 0;
+    return found ? fleet->locks[low] : NULL;
+}
+
 const hf_fleet_lock *fleet_find(const hf_fleet *fleet, const char *name) {
     const hf_fleet_lock wanted = {.name = name, .name_len = strlen(name)};
-    for (size_t i = 0; i < fleet->locks_len; i++)
-        if (fleet_order(fleet->locks[i], &wanted) == 0)
-            return fleet->locks[i];
-    return NULL;
+    return fleet_find_lock(fleet, &wanted);
 }
 
 /* ---- The order of locks ---- */

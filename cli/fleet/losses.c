@@ -78,37 +78,45 @@ static uint64_t counted_at_first(const struct losses *losses, const hf_fleet *fl
     return announced && client->losses > 0 ? 1 : 0;
 }
 
-static void add_client(struct losses *losses, const hf_fleet *fleet, const hf_fleet_client *client,
-                       bool announced) {
+/* Returns how many of its losses are new. */
+static uint64_t add_client(struct losses *losses, const hf_fleet *fleet,
+                           const hf_fleet_client *client, bool announced) {
+    uint64_t more = 0;
     size_t at = place_of(losses, client->id);
     struct account *account = at < losses->len ? &losses->accounts[at] : NULL;
     if (account != NULL && strcmp(account->id, client->id) == 0) {
         if (client->losses > account->losses) {
-            losses->total += client->losses - account->losses;
+            more = client->losses - account->losses;
             account->losses = client->losses;
         }
         account->heard_ms = fleet->taken_ms;
-        return;
+        return more;
     }
     if (!has_room(losses, fleet->taken_ms))
-        return;
+        return 0;
     at = place_of(losses, client->id); /* some may have been dropped */
     account = &losses->accounts[at];
     memmove(account + 1, account, (losses->len - at) * sizeof *account);
     losses->len++;
     *account = (struct account){.losses = client->losses, .heard_ms = fleet->taken_ms};
     snprintf(account->id, sizeof account->id, "%s", client->id);
-    losses->total += counted_at_first(losses, fleet, client, announced);
+    return counted_at_first(losses, fleet, client, announced);
 }
 
-void losses_add(struct losses *losses, const hf_fleet *fleet) {
+void losses_add(struct losses *losses, const hf_fleet *fleet, losses_fn found, void *user) {
     if (losses->began_ms == 0)
         losses->began_ms = fleet->taken_ms;
-    for (size_t i = 0; i < fleet->clients_len; i++)
-        if (fleet->clients[i]->presence == HF_ALIVE)
-            add_client(losses, fleet, fleet->clients[i], false);
-    for (size_t i = 0; i < fleet->announced_len; i++)
-        add_client(losses, fleet, fleet->announced[i], true);
+    for (size_t i = 0; i < fleet->clients_len + fleet->announced_len; i++) {
+        bool announced = i >= fleet->clients_len;
+        const hf_fleet_client *client =
+            announced ? fleet->announced[i - fleet->clients_len] : fleet->clients[i];
+        if (!announced && client->presence != HF_ALIVE)
+            continue;
+        uint64_t more = add_client(losses, fleet, client, announced);
+        losses->total += more;
+        if (more > 0 && found != NULL)
+            found(user, client, more);
+    }
 }
 
 uint64_t losses_total(const struct losses *losses) {

@@ -15,6 +15,8 @@
     10000 /* for the head of a request, from the connect or from the previous response */
 #define CONNECTION_MEMORY ((size_t)64 * 1024)
 #define JSON "application/json"
+#define HISTORY_ANSWERED 1000 /* events, unless the request has a limit */
+#define HISTORY_ANSWERED_MAX 10000
 
 /* ---- Connections ----------------------------------------------------------------------------- */
 
@@ -192,6 +194,43 @@ static enum MHD_Result answer_metrics(struct request *request) {
                          make_metrics);
 }
 
+/* ?since=DURATION&limit=N. Returns what is wrong with it; NULL: nothing. */
+static const char *read_query(const struct request *request, struct history_query *query) {
+    const char *since =
+        MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, "since");
+    const char *limit =
+        MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, "limit");
+    int64_t since_ms = 0;
+    long number = HISTORY_ANSWERED;
+    if (since != NULL && !parse_duration(since, &since_ms))
+        return "since is not a duration such as 90s, 2h or 1d";
+    if (limit != NULL && !parse_number(limit, 1, HISTORY_ANSWERED_MAX, &number))
+        return "limit is not a number of events up to 10000";
+    query->since_ms = since != NULL ? unix_ms() - since_ms : 0;
+    query->limit = (size_t)number;
+    return NULL;
+}
+
+/* What is recorded, without a new survey. `name` is encoded; NULL: all locks. */
+static enum MHD_Result answer_history(struct request *request, const char *name) {
+    struct history_query query = {0};
+    const char *wrong = read_query(request, &query);
+    if (wrong != NULL)
+        return answer_error(request, MHD_HTTP_BAD_REQUEST, wrong);
+    char *decoded = name != NULL ? strdup(name) : NULL;
+    if (name != NULL && decoded == NULL)
+        return MHD_NO;
+    long len = decoded != NULL ? percent_decode(decoded) : 0;
+    query.name = decoded;
+    query.name_len = len > 0 ? (size_t)len : 0;
+    enum MHD_Result result =
+        name != NULL && len <= 0
+            ? answer_error(request, MHD_HTTP_BAD_REQUEST, "invalid name")
+            : answer(request, MHD_HTTP_OK, JSON, frame_history(request->serve->history, &query));
+    free(decoded);
+    return result;
+}
+
 static enum MHD_Result answer_break(struct request *request, const char *name) {
     unsigned status = 0;
     const char *refusal =
@@ -227,7 +266,7 @@ static enum MHD_Result answer_name(struct request *request, const char *path, bo
 }
 
 static enum MHD_Result route(struct request *request, const char *path, const char *method) {
-    static const char locks[] = "/api/locks/";
+    static const char locks[] = "/api/locks/", history[] = "/api/history/";
     bool head = strcmp(method, MHD_HTTP_METHOD_HEAD) == 0;
     bool reads = head || strcmp(method, MHD_HTTP_METHOD_GET) == 0;
     bool deletes = strcmp(method, MHD_HTTP_METHOD_DELETE) == 0;
@@ -241,6 +280,11 @@ static enum MHD_Result route(struct request *request, const char *path, const ch
         return answer_error(request, MHD_HTTP_UNAUTHORIZED, "the token is required");
     if (strncmp(path, locks, sizeof locks - 1) == 0)
         return answer_name(request, path + sizeof locks - 1, reads, deletes);
+    if (strncmp(path, history, sizeof history - 1) == 0)
+        return reads ? answer_history(request, path + sizeof history - 1)
+                     : answer_not_allowed(request, "GET, HEAD");
+    if (strcmp(path, "/api/history") == 0)
+        return reads ? answer_history(request, NULL) : answer_not_allowed(request, "GET, HEAD");
     if (strcmp(path, "/api/events") == 0)
         return reads && !head ? stream_begin(request) : answer_not_allowed(request, "GET");
     if (strcmp(path, "/api/locks") == 0)

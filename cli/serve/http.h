@@ -61,6 +61,9 @@ struct serve {
     struct frame_facts facts;
     struct MHD_Daemon *daemon;
     struct view view;
+    struct history *history;
+    struct history_file *history_file; /* NULL: none */
+    struct hook *hook;                 /* NULL: none */
     struct visitor *visitors;
     struct request *requests;
     size_t streams;

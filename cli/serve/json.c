@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DRIFT_MS 700 /* times that differ by less count as equal */
+#define NEWS_MAX 1024 /* events of one survey that are sent */
+#define DRIFT_MS 700  /* times that differ by less count as equal */
 
 /* ---- Changes --------------------------------------------------------------------------------- */
 
@@ -114,21 +115,12 @@ static json_t *json_deadlocks(const hf_deadlocks *deadlocks) {
     return list;
 }
 
-/* Oldest first. */
-static json_t *json_handovers(const struct view *view, bool full) {
-    json_t *list = json_array();
-    uint64_t kept =
-        view->handovers_total > VIEW_HANDOVERS ? view->handovers_total - VIEW_HANDOVERS : 0;
-    uint64_t from = full || view->handovers_before < kept ? kept : view->handovers_before;
-    for (uint64_t i = from; i < view->handovers_total; i++) {
-        const struct handover *one = &view->handovers[i % VIEW_HANDOVERS];
-        json_t *object = json_pack("{s:I, s:o, s:o, s:o}", "at", (json_int_t)one->at_ms, "name",
-                                   json_bytes(one->name, one->name_len), "from",
-                                   json_text(one->from), "to", json_text(one->to));
-        if (one->how != NULL)
-            json_object_set_new(object, "how", json_string(one->how));
-        json_array_append_new(list, object);
-    }
+/* What happened since the survey before, oldest first; what was before that is at /api/history. */
+static json_t *json_news(const struct view *view) {
+    const struct history_query query = {.after = view->recorded_before, .limit = NEWS_MAX};
+    char *text = history_find(view->recorder.history, &query);
+    json_t *list = text != NULL ? json_loads(text, JSON_ALLOW_NUL, NULL) : NULL;
+    free(text);
     return list;
 }
 
@@ -201,7 +193,7 @@ char *frame_make(const struct view *view, const struct frame_facts *facts, bool 
     else
         add_changes(object, view);
     json_object_set_new(object, "deadlocks", json_deadlocks(view->deadlocks));
-    json_object_set_new(object, "handovers", json_handovers(view, full));
+    json_object_set_new(object, "history", json_news(view));
     json_object_set_new(object, "rates", json_rates(view, full));
     char *json = dump(object), *event = NULL;
     if (json != NULL && asprintf(&event, "data: %s\n\n", json) < 0)
@@ -235,17 +227,17 @@ char *frame_clients(const struct view *view) {
 }
 
 char *frame_lock(const struct view *view, const char *name, bool *ret_found) {
-    const hf_fleet_lock wanted = {.name = name, .name_len = strlen(name)};
-    size_t low = 0, high = view->later->locks_len;
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-        if (fleet_order(view->later->locks[middle], &wanted) < 0)
-            low = middle + 1;
-        else
-            high = middle;
-    }
-    *ret_found = low < view->later->locks_len && fleet_order(view->later->locks[low], &wanted) == 0;
-    return *ret_found ? dump_line(fleet_json_lock(view->later->locks[low])) : NULL;
+    const hf_fleet_lock *lock = fleet_find(view->later, name);
+    *ret_found = lock != NULL;
+    return lock != NULL ? dump_line(fleet_json_lock(lock)) : NULL;
+}
+
+char *frame_history(const struct history *history, const struct history_query *query) {
+    char *events = history_find(history, query), *body = NULL;
+    if (events != NULL && asprintf(&body, "{\"history\":%s}\n", events) < 0)
+        body = NULL;
+    free(events);
+    return body;
 }
 
 /* If the server is down there are no other metrics: the old values are no longer true. */
@@ -263,8 +255,8 @@ char *frame_metrics(const struct view *view, bool openmetrics, bool up, size_t n
             up);
     const struct fleet_totals totals = {.times = view->times, .losses = view->losses};
     if (up)
-        written = fleet_metrics_write(out, openmetrics ? METRICS_OPEN : METRICS_TEXT,
-                                         view->later, view->deadlocks, &totals, names_max);
+        written = fleet_metrics_write(out, openmetrics ? METRICS_OPEN : METRICS_TEXT, view->later,
+                                      view->deadlocks, &totals, names_max);
     else
         fputs("# EOF\n", out);
     if (fclose(out) == 0 && written)

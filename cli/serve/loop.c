@@ -1,7 +1,8 @@
 /* The main loop of `holdfast serve`: one thread, one poll over libmicrohttpd's descriptors, the
  * library's callbacks and signals.
  *
- * Without connections it sleeps and sends no requests. */
+ * Without connections it sleeps and sends no requests, unless it writes a history file or runs
+ * commands on events. */
 #include "serve/http.h"
 
 #include <errno.h>
@@ -14,8 +15,47 @@
 #define KEEP_ALIVE_MS                                                                              \
     2000 /* while a survey takes longer than this, streams are poked to detect closed pages */
 
+static const struct history_limits history_limits = {
+    .events = 20000, .bytes = (size_t)16 * 1024 * 1024, .events_of_lock = 2000};
+
+bool serve_always_watches(const struct serve_settings *settings) {
+    return settings->history_file != NULL || settings->on_event != NULL;
+}
+
 static void changed(void *user) {
     http_view_changed(user);
+}
+
+static void recorded(void *user, const struct history_event *event, const char *line) {
+    struct serve *serve = user;
+    if (serve->history_file != NULL)
+        history_file_append(serve->history_file, line);
+    hook_push(serve->hook, event, line);
+}
+
+static bool keep(void *user, const struct history_event *event) {
+    history_keep(user, event);
+    return true;
+}
+
+/* Reads what an earlier process has written, and begins. Returns 0 or an exit status. */
+static int open_history(struct serve *serve) {
+    const struct serve_settings *settings = serve->settings;
+    serve->history = history_new(&history_limits, recorded, serve);
+    if (serve->history == NULL)
+        return STATUS_OS;
+    if (settings->on_event != NULL &&
+        (serve->hook = hook_new(settings->on_event, settings->on_event_limit_ms)) == NULL)
+        return STATUS_OS;
+    if (settings->history_file == NULL)
+        return 0;
+    int status =
+        history_file_open(settings->history_file, settings->history_size, &serve->history_file);
+    int code = status == 0 ? history_file_read(settings->history_file, keep, serve->history) : 0;
+    if (code != 0)
+        say(LEVEL_ERROR, "cannot read the history file %s: %s", settings->history_file,
+            strerror(code));
+    return status;
 }
 
 static int least(int a, int b) {
@@ -26,7 +66,8 @@ static int least(int a, int b) {
 static int next_ms(struct serve *serve) {
     MHD_UNSIGNED_LONG_LONG http_ms;
     int wait_ms = serve->visitors != NULL ? SWEEP_MS : -1;
-    if (http_is_watched(serve))
+    wait_ms = least(wait_ms, hook_run(serve->hook));
+    if (http_is_watched(serve) || serve_always_watches(serve->settings))
         wait_ms = least(wait_ms, view_tick(&serve->view));
     else
         view_rest(&serve->view);
@@ -67,10 +108,11 @@ static int loop(struct serve *serve, int signals) {
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(serve->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     struct pollfd fds[] = {{.fd = signals, .events = POLLIN},
                            {.fd = hf_dispatch_fd(serve->client), .events = POLLIN},
-                           {.fd = info != NULL ? info->epoll_fd : -1, .events = POLLIN}};
+                           {.fd = info != NULL ? info->epoll_fd : -1, .events = POLLIN},
+                           {.fd = hook_fd(serve->hook), .events = POLLIN}};
     int64_t kept_alive_ms = 0;
     for (;;) {
-        int n = await_fds(fds, 3, next_ms(serve));
+        int n = await_fds(fds, 4, next_ms(serve));
         if (n < 0 && errno != EINTR) {
             say(LEVEL_ERROR, "cannot wait for requests: %s", strerror(errno));
             return STATUS_OS;
@@ -114,7 +156,9 @@ static int run(struct serve *serve, struct connection *connection, int signals) 
     status = http_start(serve);
     if (status == 0) {
         print_address(serve);
+        record_server(&serve->view.recorder, "started", NULL);
         status = loop(serve, signals);
+        record_server(&serve->view.recorder, "stopped", NULL);
     }
     http_stop(serve);
     hf_op_cancel(serve->view.op);
@@ -132,8 +176,10 @@ int serve_run(struct connection *connection, const struct serve_settings *settin
     serve->view.changed = changed;
     serve->view.user = serve;
     connection_shown_server(connection, server, sizeof server);
+    int status = open_history(serve); /* before signals are blocked, which commands would inherit */
     int signals = ending_signals();
-    int status = signals >= 0 && view_init(&serve->view, settings->metrics_locks) ? 0 : STATUS_OS;
+    if (status == 0 && (signals < 0 || !view_init(&serve->view, settings, serve->history)))
+        status = STATUS_OS;
     if (status == 0 && settings->token_file != NULL)
         status = token_read(settings->token_file, &serve->token);
     if (status == 0)
@@ -148,6 +194,9 @@ int serve_run(struct connection *connection, const struct serve_settings *settin
         explicit_bzero(serve->token, strlen(serve->token));
     free(serve->token);
     view_free(&serve->view);
+    hook_free(serve->hook);
+    history_file_close(serve->history_file);
+    history_free(serve->history);
     free(serve);
     close(signals);
     return status;

@@ -8,6 +8,7 @@
 #define CLI_SERVE_H
 
 #include "cli.h"
+#include "serve/record.h"
 
 #include <stddef.h>
 
@@ -21,8 +22,16 @@ struct serve_settings {
     size_t host_names_len;
     const char *token_file;
     bool allow_break;
-    size_t metrics_locks; /* how many names get their own metrics */
+    size_t metrics_locks;     /* how many names get their own metrics */
+    const char *history_file; /* NULL: in memory only */
+    int64_t history_size;
+    const char *on_event; /* a shell command; NULL: none */
+    int64_t on_event_limit_ms;
+    int64_t long_wait_ms; /* such a wait is an event */
 };
+
+/* Whether it surveys also while nobody asks. */
+bool serve_always_watches(const struct serve_settings *settings);
 
 /* Serves until a signal. The connection must be resolved. Returns the exit status. */
 int serve_run(struct connection *connection, const struct serve_settings *settings);
@@ -54,27 +63,23 @@ bool origin_is_host(const char *origin, const char *host);
 /* Decodes percent-encoding in place. Returns the length; -1: invalid, or it contains NUL. */
 long percent_decode(char *text);
 
+/* ---- hook.c: a command for each event that needs attention ----------------------------------- */
+
+struct hook; /* accepted as NULL by all functions: there is no command */
+
+/* Call before other threads exist. NULL: after a message. */
+struct hook *hook_new(const char *command, int64_t limit_ms);
+void hook_free(struct hook *hook); /* ends what still runs */
+/* Readable when hook_run() has something to do. */
+int hook_fd(const struct hook *hook);
+void hook_push(struct hook *hook, const struct history_event *event, const char *line);
+/* Starts and ends commands. Returns how long it may be left alone, in ms; -1: no limit. */
+int hook_run(struct hook *hook);
+
 /* ---- view.c: the latest survey, and the changes between surveys ------------------------------ */
 
 #define VIEW_PERIOD_MS 1000
-#define VIEW_HANDOVERS 1024
 #define VIEW_RATES 60
-
-#define VIEW_BREAKS 64
-
-struct handover {
-    int64_t at_ms;          /* Unix time */
-    char *name, *from, *to; /* "": none */
-    size_t name_len;
-    const char *how; /* how `from` ended: "released", "broken", "lost", "ended"; NULL: no `from` */
-};
-
-/* A lock that was broken, until a survey shows it. */
-struct view_break {
-    char *name; /* NULL: none */
-    size_t name_len;
-    uint64_t seq;
-};
 
 struct rate {
     int64_t at_ms;              /* Unix time */
@@ -104,20 +109,17 @@ struct view {
     struct losses *losses;    /* of all clients */
     bool joined;              /* `later` followed `earlier` closely enough to compare */
 
-    struct handover handovers[VIEW_HANDOVERS];
-    uint64_t handovers_total;
-    uint64_t handovers_before; /* the total before the latest survey */
+    struct recorder recorder;
+    uint64_t recorded, recorded_before; /* the total of its history at the latest two surveys */
     struct rate rates[VIEW_RATES];
     uint64_t rates_total;
-    struct view_break breaks[VIEW_BREAKS]; /* ring buffer */
-    size_t breaks_total;
     hf_listener *listener; /* for breaks; NULL: not started, or the servers do not report them */
     bool no_breaks;        /* the servers do not report them */
     unsigned subscribed;   /* one bit for each server whose subscription is up */
 };
 
-/* False: out of memory. */
-bool view_init(struct view *view, size_t metrics_locks);
+/* False: out of memory. The history must outlive the view. */
+bool view_init(struct view *view, const struct serve_settings *settings, struct history *history);
 /* Call while surveys are needed; starts one when it is due. Returns the time until then in ms; -1:
  * one is running. */
 int view_tick(struct view *view);
@@ -130,7 +132,6 @@ void view_note_own_break(struct view *view, const char *name);
 /* Call when no surveys are needed for now. */
 void view_rest(struct view *view);
 void view_free(struct view *view); /* after hf_close() */
-int64_t unix_ms(void);
 
 /* ---- json.c: JSON ---------------------------------------------------------------------------- */
 
@@ -148,6 +149,7 @@ char *frame_make(const struct view *view, const struct frame_facts *facts, bool 
 char *frame_locks(const struct view *view);
 char *frame_clients(const struct view *view);
 char *frame_lock(const struct view *view, const char *name, bool *ret_found);
+char *frame_history(const struct history *history, const struct history_query *query);
 char *frame_metrics(const struct view *view, bool openmetrics, bool up, size_t names_max);
 
 /* ---- The page's files, embedded at build time (cmake/EmbedPage.cmake) ------------------------ */

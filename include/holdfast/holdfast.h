@@ -1123,10 +1123,10 @@ HF_API int hf_latch_delete_start(hf_latch *latch, hf_callback callback, void *us
  *
  * Events are hints, never proof: ask the server before you decide. Any client that may publish can
  * send them; the same name in another database sends them, too; a message can be lost with its
- * connection, and ages. Not published: the acquire of a free lock, the end of a lease, and the
- * release of a fair lock, whose messages are for one waiter each.
+ * connection, and ages. Not published: the acquire of a free lock, the end of a lease, a deleted key,
+ * and the release of a fair lock, whose messages are for one waiter each (HF_NEWS_CHANGED).
  *
- * It costs the server five subscriptions per name. hf_survey() does not count it among the
+ * It costs the server six subscriptions per name. hf_survey() does not count it among the
  * `listeners`; but a releasing client may yield to it (HF_PLAIN). */
 typedef struct hf_listener hf_listener;
 
@@ -1145,7 +1145,8 @@ typedef enum hf_news_kind {
     HF_NEWS_PERMITS,        /* semaphore, permits: about `number`, or as many more, available */
     HF_NEWS_OPENED,         /* a latch reached zero or was deleted */
     HF_NEWS_CLOSED,         /* a latch was set anew, or deleted by Java, whose waits go on then */
-    /* ZooKeeper: the name changed; several changes may be one. */
+    /* The name changed; several changes may be one. On Redis: since the client's last
+     * hf_lock_inspect() of it, once, if the server tracks keys. */
     HF_NEWS_CHANGED,
     /* A holdfast client broke the lock, or deleted the permits; the release event follows, if there
      * is one. Redisson's forceUnlock() and breaks on ZooKeeper look like a release. */
@@ -1287,8 +1288,9 @@ typedef struct hf_fleet {
     const hf_fleet_lock *const *locks;
     size_t clients_len;
     const hf_fleet_client *const *clients;
-    /* With HF_WANT_TIMES: clients that announced a loss since this client's first such survey, with
-     * their numbers then; they may have ended since. The last 1024; on ZooKeeper none. */
+    /* With HF_WANT_TIMES or HF_WANT_LOSSES: clients that announced a loss since this client's first
+     * such survey, with their numbers then; they may have ended since. The last 1024; on ZooKeeper
+     * none. */
     size_t announced_len;
     const hf_fleet_client *const *announced;
 } hf_fleet;
@@ -1297,6 +1299,7 @@ typedef struct hf_fleet {
 #define HF_WANT_WAITS 0x2u
 #define HF_WANT_NUMBERS 0x4u /* their hf_stats */
 #define HF_WANT_TIMES 0x8u   /* histograms by name */
+#define HF_WANT_LOSSES 0x10u /* `announced`; asks clients for nothing more */
 
 typedef struct hf_survey_options {
     size_t size;

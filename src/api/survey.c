@@ -13,7 +13,7 @@
 
 #define PATTERN_MAX 256
 #define HOUR_MS (3600 * 1000)
-#define ALL_WANTS (HF_WANT_HOLDS | HF_WANT_WAITS | HF_WANT_NUMBERS | HF_WANT_TIMES)
+#define ALL_WANTS (HF_WANT_HOLDS | HF_WANT_WAITS | HF_WANT_NUMBERS | HF_WANT_TIMES | HF_WANT_LOSSES)
 
 static int survey_args(const hf_survey_options *given, hf_fleet **ret_fleet,
                        struct hfi_op_args *args) {

@@ -53,7 +53,7 @@ test_it_is_counted_by_each_serve_from_its_begin() {
 test_the_build_is_named() {
     serve
     get /metrics
-    grep -Eqx 'holdfast_build_info\{version="[0-9]+\.[0-9]+\.[0-9]+"\} 1' "$dir/body" || fail "$out"
+    grep -Eqx 'holdfast_build_info\{version="[0-9]+\.[0-9]+\.[0-9]+(-[a-z0-9.]+)?"\} 1' "$dir/body" || fail "$out"
 }
 
 run_tests

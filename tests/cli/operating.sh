@@ -46,6 +46,33 @@ test_a_deadlock_of_two_scripts() {
     plays_deadlock '### Two scripts that wait for each other'
 }
 
+# A fair lock, which is not free between two holders. How long a hold lasted, and that it was released, is known unless the
+# holder ended during a survey.
+test_who_held_it() {
+    server_start
+    if "$HOLDFAST" serve --listen nowhere:70000 2>&1 | grep -q 'left out'; then
+        echo "        passed over: this holdfast was built without serve"
+        return
+    fi
+    script report.sh <<<'exec stay'
+    start hf serve --listen 127.0.0.1:0 --history "$dir/history.jsonl" 2>"$dir/serve.err"
+    wait_until in_history started
+    start hf run --fair nightly -- "$dir/report.sh"
+    local first=$pid
+    wait_until in_history acquired
+    wait_until is_listed '^nightly +fair +alive' nightly
+    start hf run --fair nightly -- "$dir/report.sh" 2>"$dir/broken.err"
+    wait_until is_listed ' 1 +[0-9.]+s$' nightly
+    kill -TERM "$first"
+    wait_until in_history '"from"'
+    expect 0 hf unlock --force nightly
+    wait_until in_history broken
+    compares '### Who held it yesterday' "$(printed '### Who held it yesterday' | without_times)" logged
+}
+in_history() { grep -q -- "$1" "$dir/history.jsonl" 2>/dev/null; }
+without_times() { alike | sed -E -e 's/^[-0-9]{10} [0-9:.]{12} //' -e 's/, for TIME//' -e 's/^(ended|held) /released /'; }
+logged() { { echo '$ holdfast log --history history.jsonl --since 1d nightly'; hf log --history "$dir/history.jsonl" --since 1d nightly; } | without_times; }
+
 test_a_handle() {
     server_start
     local handle

@@ -166,7 +166,7 @@ test_events() {
     wait_until file_has "$dir/events" '^data: {"full":false,.*"locks":\[\],"gone":\[\]'
     hold two
     wait_until file_has "$dir/events" '^data: {"full":false,.*"locks":\[{"name":"two",'
-    wait_until file_has "$dir/events" '"handovers":\[{"at":[0-9]*,"name":"two","from":"","to":"5c4dd3c1'
+    wait_until file_has "$dir/events" '"history":\[{"time":"[^"]*","event":"acquired","name":"two","owner":"5c4dd3c1'
     redis del one >/dev/null
     wait_until file_has "$dir/events" '"gone":\["one"\]'
     ! grep -Evq '^(data: \{.*\}|: still asking|)$' "$dir/events" || fail "what is that: $(cat "$dir/events")"
@@ -188,20 +188,21 @@ test_readers_and_slots_hand_nothing_over() {
     start curl -sSN "$url/api/events" >"$dir/sets"
     wait_until file_has "$dir/sets" '^data: {"full":false'
     redis hdel readers $owner:1 >/dev/null
-    wait_until file_has "$dir/sets" '"name":"readers","from":"'$owner':1","to":"","how":"ended"}'
+    wait_until file_has "$dir/sets" '"event":"ended","name":"readers","kind":"read","owner":"'$owner':1"'
     redis hset readers $owner:0 1 >/dev/null
-    wait_until file_has "$dir/sets" '"name":"readers","from":"","to":"'$owner':0"}'
+    wait_until file_has "$dir/sets" '"event":"acquired","name":"readers","kind":"read","owner":"'$owner':0"'
     swap readers $owner:0 $owner:3
-    wait_until file_has "$dir/sets" '"name":"readers","from":"","to":"'$owner':3"}'
+    wait_until file_has "$dir/sets" '"event":"acquired","name":"readers","kind":"read","owner":"'$owner':3"'
     # all readers at once, with none that stays
     redis eval "redis.call('del', KEYS[1]) return redis.call('hset', KEYS[1], 'mode', 'read', ARGV[1], 1, ARGV[2], 1)" \
         1 readers $owner:8 $owner:9 >/dev/null
-    wait_until file_has "$dir/sets" '"name":"readers",("from":"[^"]*",)?"to":"'$owner':9"'
+    wait_until file_has "$dir/sets" '"event":"acquired","name":"readers","kind":"read","owner":"'$owner':9"'
     hf release slots "$first" || fail "not released"
-    wait_until file_has "$dir/sets" '"name":"slots","from":"'"$first"'","to":"","how":"ended"}'
+    wait_until file_has "$dir/sets" '"event":"ended","name":"slots","kind":"permits","owner":"'"$first"'"'
     swap single $owner:1 $owner:2
-    wait_until file_has "$dir/sets" '"name":"single","from":"'$owner':1","to":"'$owner':2","how":"ended"}'
-    ! grep -Eq '"name":"(readers|slots)","from":"[^"]+","to":"[^"]' "$dir/sets" || fail "$(cat "$dir/sets")"
+    wait_until file_has "$dir/sets" '"event":"acquired","name":"single","owner":"'$owner':2","from":{"owner":"'$owner':1"}'
+    file_has "$dir/sets" '"event":"ended","name":"single","owner":"'$owner':1"' || fail "$(cat "$dir/sets")"
+    ! grep -Eq '"name":"(readers|slots)"[^}]*"from"' "$dir/sets" || fail "$(cat "$dir/sets")"
     hf release slots "$second"
     redis del readers single >/dev/null
 }
@@ -219,13 +220,13 @@ test_a_break_is_no_release() {
     redis hset ours $id:5 1 >/dev/null
     wait_until shows /api/locks/ours '"state":"alive"'
     answers 200 /api/locks/ours -X DELETE -H "$key" -H "Origin: $url" -H 'X-Holdfast-Break: yes'
-    wait_until file_has "$dir/breaks" '"name":"ours","from":"host 1 teller","to":"","how":"broken"'
+    wait_until file_has "$dir/breaks" '"event":"broken","name":"ours","owner":"'$id':5","who":"host 1 teller","heard":true'
     wait_until ends_as theirs broken
     wait_until ends_as forgotten lost
     wait_until ends_as given released
-    ! grep -Eq '"name":"theirs","from":"[^"]*","to":"[^"]*","how":"(released|lost|ended)"' "$dir/breaks" || fail "$(cat "$dir/breaks")"
-    ! grep -Eq '"name":"forgotten","from":"[^"]*","to":"[^"]*","how":"(released|broken)"' "$dir/breaks" || fail "$(cat "$dir/breaks")"
-    ! grep -Eq '"name":"given","from":"[^"]*","to":"[^"]*","how":"(lost|broken)"' "$dir/breaks" || fail "$(cat "$dir/breaks")"
+    ! grep -Eq '"event":"(released|lost|ended)","name":"(ours|theirs)"' "$dir/breaks" || fail "$(cat "$dir/breaks")"
+    ! grep -Eq '"event":"(released|broken)","name":"forgotten"' "$dir/breaks" || fail "$(cat "$dir/breaks")"
+    ! grep -Eq '"event":"(lost|broken)","name":"given"' "$dir/breaks" || fail "$(cat "$dir/breaks")"
 }
 counted() {
     printf '{"v":1,"id":"%s","name":"holdfast:%s:host:1:teller","released":%s,"losses":%s}' "$id" "$id" "$released" "$losses" >"$dir/counted.new"
@@ -236,14 +237,15 @@ ends_as() {
     local before
     redis hset "$1" "$id:5" 1 >/dev/null
     wait_until shows "/api/locks/$1" '"state":"alive"'
-    before=$(grep -o '"name":"'"$1"'","from":"host' "$dir/breaks" | wc -l)
+    before=$(ends_of "$1")
     [ "$2" = released ] && released=$((released + 1)) || losses=$((losses + 1))
     counted
     if [ "$2" = broken ]; then hf unlock --force "$1" >/dev/null; else redis del "$1" >/dev/null; fi
     wait_until more_ends "$1" "$before"
-    file_has "$dir/breaks" '"name":"'"$1"'","from":"host 1 teller","to":"","how":"'"$2"'"'
+    file_has "$dir/breaks" '"event":"'"$2"'","name":"'"$1"'","owner":"'"$id"':5","who":"host 1 teller"'
 }
-more_ends() { [ "$(grep -o '"name":"'"$1"'","from":"host' "$dir/breaks" | wc -l)" -gt "$2" ]; }
+ends_of() { grep -Eo '"event":"(released|lost|ended|broken|expired)","name":"'"$1"'"' "$dir/breaks" | wc -l; }
+more_ends() { [ "$(ends_of "$1")" -gt "$2" ]; }
 
 # A server that has seen the holder alive knows its name, also of a slot, whose owner is no client.
 test_the_dead_are_known_by_name() {
@@ -262,8 +264,7 @@ test_the_dead_are_known_by_name() {
     wait_until shows /api/locks/seat '"state":"unknown"'
     [[ $out == *'"pid":'$pid_slot','* ]] || fail "$out"
     redis del dead >/dev/null
-    wait_until file_has "$dir/dead" '"name":"dead","from":"[^ "]+ '"$pid_run"' holdfast","to":"","how":"ended"'
-    ! grep -q '"name":"dead","from":"[^ "]*:4294967296"' "$dir/dead" || fail "$(cat "$dir/dead")"
+    wait_until file_has "$dir/dead" '"event":"ended","name":"dead","owner":"[^"]*","who":"[^ "]+ '"$pid_run"' holdfast"'
 }
 
 # Slots are among what a client holds; whose they are only `client` says.

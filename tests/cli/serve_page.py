@@ -302,11 +302,30 @@ def test_breaking(page, serve):
         page.until("!document.getElementById('ask').open", 'it is done')
         wait_for(lambda: redis('exists', 'broken/lock') == '0', 'it is still held')
         page.until("!!document.querySelector('#lock-holders .none')", 'nobody holds it')
-        page.until("document.querySelector('#lock-events li').textContent.includes('broken, held by ')", 'a break is no release')
+        page.until("[...document.querySelectorAll('#lock-events li')].some(li => li.textContent.includes('broken, held by '))", 'a break is no release')
     messages = open(DIR + '/page.err', encoding='utf-8').read()
     assert re.search("127.0.0.1 port [0-9]+ asked to break 'broken/lock': it is broken", messages), messages
     page.js("location.hash = '#/'")
     page.complaints.clear()  # the browser tells of the refusal
+
+
+def test_the_history_of_a_lock(page, serve):
+    # What happened while another view was open is read when the lock's page is opened; what happens then is added.
+    with running(('run', 'past', '--', 'sleep', '1000')) as (first,):
+        page.until(f"{cells('past')}", 'it is held')
+    page.until(f"!({row('past')})", 'it is free')
+    page.js("location.hash = '#/lock/past'")
+    page.until("/ sleep/.test(document.querySelector('#lock-events').textContent)", 'its history')
+    text = page.js("[...document.querySelectorAll('#lock-events li span')].map(span => span.textContent).join('\\n')")
+    assert re.search(r'acquired by \S+ \d+ sleep', text), text
+    assert re.search(r'(released|no longer held) by \S+ \d+ sleep', text), text
+    assert text.index('acquired by') > text.index(' held by' if 'no longer' in text else 'released by'), 'the latest is first: ' + text
+    times = page.js("[...document.querySelectorAll('#lock-events time')].map(time => time.dateTime)")
+    assert times and all(re.fullmatch(r'\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z', time) for time in times), times
+    redis('hset', 'past', GONE, '1')
+    page.until("document.querySelector('#lock-events').textContent.includes('acquired by 5c4dd3c1…')", 'what is new')
+    redis('del', 'past')
+    page.js("location.hash = '#/'")
 
 
 def test_slots_are_held(page, serve):

@@ -35,14 +35,14 @@ static void hear(struct losses *losses, int64_t taken_ms, enum how how, unsigned
         fleet.announced = listed;
         fleet.announced_len = 1;
     }
-    losses_add(losses, &fleet);
+    losses_add(losses, &fleet, NULL, NULL);
 }
 
 static struct losses *begin(void) {
     const hf_fleet nobody = {.taken_ms = BEGAN_MS};
     struct losses *losses = losses_new();
     assert_non_null(losses);
-    losses_add(losses, &nobody);
+    losses_add(losses, &nobody, NULL, NULL);
     assert_int_equal(losses_total(losses), 0);
     return losses;
 }

@@ -96,6 +96,35 @@ WORLD_CASE(only_totals_have_them) {
     hf_fleet_free(fleet);
 }
 
+static hf_fleet *survey_losses(hf_client *client) {
+    hf_survey_options options = HF_SURVEY_INIT;
+    hf_fleet *fleet = NULL;
+    options.wanted = HF_WANT_LOSSES;
+    assert_int_equal(hf_survey(client, &options, &fleet), HF_OK);
+    return fleet;
+}
+
+static bool has_announced(void *asker) {
+    hf_fleet *fleet = survey_losses(asker);
+    bool one = fleet->announced_len == 1;
+    if (one)
+        assert_int_equal(fleet->announced[0]->losses, 1);
+    hf_fleet_free(fleet);
+    return one;
+}
+
+/* Without the histograms, which make answers long. */
+WORLD_CASE(losses_alone_may_be_wanted) {
+    hf_survey_options unknown = HF_SURVEY_INIT;
+    hf_fleet *fleet = survey_losses(w->rival);
+    hf_fleet_free(fleet);
+    assert_true(wait_until(is_heard, w->server, HANG_MS));
+    lose(w->lock, w->rival_lock);
+    assert_true(wait_until(has_announced, w->rival, HANG_MS));
+    unknown.wanted = 0x20;
+    assert_int_equal(hf_survey(w->rival, &unknown, &fleet), HF_EINVAL);
+}
+
 /* A client that reports nothing announces nothing. */
 WORLD_CASE_WITH(a_client_that_does_not_report_is_silent, world_options(),
                 options.report_after_ms = -1) {

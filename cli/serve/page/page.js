@@ -7,10 +7,10 @@ const SVG = 'http://www.w3.org/2000/svg';
 const STEP = 300;          // rows that are shown at a time
 const STUCK_MS = 60000;    // a wait that is longer is stuck, as for `holdfast ls --stuck`
 const OLD_MS = 4000;       // a view that is older is said to be old
-const KEPT_EVENTS = 1024;
+const LOCK_EVENTS = 500;   // of a lock that are shown
 
 const state = {
-  locks: new Map(), clients: new Map(), deadlocks: [], events: [], rates: [],
+  locks: new Map(), clients: new Map(), deadlocks: [], rates: [],
   dead: new Set(),         // 'waiter owner\0lock' of every step of a deadlock
   frame: null, at: 0,      // the latest event, and when it came (performance.now())
   connected: false, lostAt: 0, token: '', shown: STEP, route: { view: 'locks' },
@@ -241,26 +241,67 @@ function showLock(now) {
   if (!lockShown || lockShown.name !== name || lockShown.lock !== lock) makeLock(name, lock);
   for (const item of lockShown.items) tickParty(item, now);
   if (lock && lock.holders.length) showTtl(lockShown.ttl, lock.until, lock.span, now);
-  showLockEvents(name);
+  showHistory(name);
 }
-// `how` is what is known: a client that does not answer may or may not have released it.
-function eventText(event) {
-  if (!event.from) return `acquired by ${event.to}`;
-  const ended = { released: `released by ${event.from}`, broken: `broken, held by ${event.from}`,
-    lost: `lost by ${event.from}: broken, or its lease ended` }[event.how] || `no longer held by ${event.from}`;
-  if (!event.to) return ended;
-  return event.how === 'broken' || event.how === 'lost' ? `${ended}; now held by ${event.to}` : `handed over from ${event.from} to ${event.to}`;
+// ---- What happened to a lock ------------------------------------------------------------------------
+
+const partyName = party => party.who || (party.owner || '').replace(/^([0-9a-f]{8})-[0-9a-f-]{27}/, '$1…') || 'an unknown client';
+const held = event => event.for_ms == null ? '' : ' after ' + duration(event.for_ms);
+const eventTexts = {
+  held: event => `held by ${partyName(event)} when holdfast serve began`,
+  acquired: event => event.from ? `handed over from ${partyName(event.from)} to ${partyName(event)}` : `acquired by ${partyName(event)}`,
+  released: event => `released by ${partyName(event)}${held(event)}`,
+  ended: event => `no longer held by ${partyName(event)}${held(event)}`,
+  expired: event => `lease over, was held by ${partyName(event)}`,
+  broken: event => event.owner ? `broken, held by ${partyName(event)}` : 'broken',
+  lost: event => event.name == null ? `${event.count || 1} lost by ${partyName(event)}: of which lock is not known`
+    : `lost by ${partyName(event)}: broken, or its lease ended`,
+  long_wait: event => `${partyName(event)} waits for ${duration(event.for_ms)}` + (event.from ? `, held by ${partyName(event.from)}` : ''),
+  deadlock: event => 'deadlock: ' + event.text,
+  away: event => 'the lock server does not answer: ' + event.text,
+  back: () => 'the lock server answers again',
+  started: () => 'holdfast serve began',
+  stopped: () => 'holdfast serve ended',
+};
+const eventText = event => (eventTexts[event.event] || (() => event.event))(event) +
+  (event.within_ms > 2000 ? `, or up to ${duration(event.within_ms)} earlier` : '');
+function eventTime(ms) {
+  const day = new Date(ms);
+  return (day.toDateString() === new Date(serverNow()).toDateString() ? '' : day.toLocaleDateString() + ' ') + clock(ms);
 }
-let eventsShown = '';
-function showLockEvents(name) {
-  const key = name + '\0' + state.eventsSeen;
-  if (key === eventsShown) return;
-  eventsShown = key;
-  const mine = state.events.filter(event => event.name === name).slice(-200).reverse();
-  $('lock-events').replaceChildren(...(mine.length ? mine.map(event => make('li', {},
-    make('time', { datetime: new Date(event.at).toISOString() }, clock(event.at)),
+
+// Read when a lock's page is opened, and again when a survey shows something new of it.
+const past = { name: null, events: [], due: false, reading: false };
+// A name that is no text can only be written by its bytes.
+function historyPath(name) {
+  const lock = state.locks.get(name);
+  if (lock && /^(..)*?00/.test(lock.name_hex || '')) return null; // no path can have a NUL
+  return '/api/history/' + (lock && lock.name_hex ? lock.name_hex.replace(/../g, '%$&') : encodeURIComponent(name));
+}
+async function readHistory(name) {
+  const path = historyPath(name);
+  past.due = false;
+  if (!path) return;
+  past.reading = true;
+  try {
+    const answer = await fetch(`${path}?limit=${LOCK_EVENTS}`, { headers: headers(), cache: 'no-store' });
+    if (answer.ok && past.name === name) past.events = (await answer.json()).history.reverse();
+  } catch { past.due = true; }
+  past.reading = false;
+  if (past.name === name) drawHistory();
+}
+function drawHistory() {
+  $('lock-events').replaceChildren(...(past.events.length ? past.events.map(event => make('li', {},
+    make('time', { datetime: event.time }, eventTime(Date.parse(event.time))),
     make('span', {}, eventText(event))))
     : [make('li', { class: 'none' }, make('span', {}, 'None so far.'))]));
+}
+function showHistory(name) {
+  if (past.name !== name) {
+    Object.assign(past, { name, events: [], due: true });
+    drawHistory();
+  }
+  if (past.due && !past.reading) readHistory(name);
 }
 
 // ---- Who waits for whom -----------------------------------------------------------------------------
@@ -497,8 +538,8 @@ function takeFrame(frame) {
     const names = new Set(frame.locks.map(lock => lock.name)), ids = new Set(frame.clients.map(client => client.id));
     for (const name of [...state.locks.keys()]) if (!names.has(name)) state.locks.delete(name);
     for (const id of [...state.clients.keys()]) if (!ids.has(id)) state.clients.delete(id);
-    state.events = [];
     state.rates = [];
+    past.due = true;
   }
   for (const name of frame.gone || []) state.locks.delete(name);
   for (const id of frame.clients_gone || []) state.clients.delete(id);
@@ -509,8 +550,7 @@ function takeFrame(frame) {
   for (const lock of frame.locks) take(lock, taken);
   state.deadlocks = frame.deadlocks;
   state.dead = new Set(frame.deadlocks.flat().map(step => step.waiter.owner + '\0' + step.lock));
-  state.events = state.events.concat(frame.handovers).slice(-KEPT_EVENTS);
-  state.eventsSeen = (state.eventsSeen || 0) + frame.handovers.length;
+  if (frame.history.some(event => event.name == null || event.name === past.name)) past.due = true;
   state.rates = state.rates.concat(frame.rates).slice(-60);
   show();
 }
@@ -625,7 +665,8 @@ function goTo() {
   for (const one of ['locks', 'waits', 'clients'])
     if (one === view || one === 'locks' && view === 'lock') $('tab-' + one).setAttribute('aria-current', 'page');
     else $('tab-' + one).removeAttribute('aria-current');
-  graphShown = eventsShown = '';
+  graphShown = '';
+  past.name = null;
   lockShown = null;
   show();
   if (moved) { scrollTo(0, 0); (view === 'lock' ? $('h-lock') : $('main')).focus({ preventScroll: true }); }

@@ -38,11 +38,15 @@ static void drop_survey(struct hfi_call *call) {
     state->u.survey = NULL;
 }
 
+static bool wants_losses(const struct hfi_call *call) {
+    return (call->wanted & (HF_WANT_TIMES | HF_WANT_LOSSES)) != 0;
+}
+
 static void succeed(struct hfi_call *call) {
     struct hfi_redis_survey *survey = hfi_survey_of(call);
     hfi_survey_stop_asking(call);
     hfi_survey_note_cut(survey);
-    if ((call->wanted & HF_WANT_TIMES) != 0 &&
+    if (wants_losses(call) &&
         !hfi_announcements_copy(hfi_redis_of(call->engine)->announcements, survey->findings)) {
         hfi_call_fail(call, HF_ENOMEM, "out of memory");
         return;
@@ -203,7 +207,7 @@ void hfi_survey(struct hfi_call *call) {
         hfi_call_fail(call, HF_ENOMEM, "out of memory");
         return;
     }
-    if ((call->wanted & HF_WANT_TIMES) != 0)
+    if (wants_losses(call))
         hfi_hear_announcements(call->engine);
     list_connections(call);
 }
