@@ -95,7 +95,7 @@ struct hfi_call {
     /* extend, of kinds with tokens: the smallest token that the server is to store. HFI_TOKEN_DRAW:
      * the server draws a new one. 0: neither. */
     int64_t token_wish;
-    hf_extend_mode extend_mode; /* set_lease: HF_EXTEND_SET or HF_EXTEND_ADD */
+    hf_extend_mode extend_mode;   /* set_lease: HF_EXTEND_SET or HF_EXTEND_ADD */
     enum hfi_query query;         /* ask */
     unsigned wanted;              /* a survey: what clients report, HF_WANT_... */
     enum hfi_object_op object_op; /* object_op, and its settlement */
