@@ -161,13 +161,13 @@ def test_clone_installs_as_the_document_says(server, tmp_path):
     run(sys.executable, "-m", "venv", tmp_path / "v")
     environment = os.environ | {"PATH": f"{tmp_path / 'v/bin'}{os.pathsep}{os.environ['PATH']}"}
     run("nice", "-n", "5", "sh", "-e", "-c", commands, cwd=tmp_path / "clone", env=environment)
-    assert run(tmp_path / "v/bin/python", "-c", PROGRAM, server.url, cwd=tmp_path) == f"True {header_version()}\n"
+    assert run(tmp_path / "v/bin/python", "-c", PROGRAM, server.url, cwd=tmp_path) == f"True {version()}\n"
     assert run("git", "status", "--porcelain", cwd=tmp_path / "clone") == ""
 
 
 def test_installed_library_is_used_and_compared(server, tmp_path):
     """HF_PYTHON_SYSTEM: the module links it, and refuses one that it was not built for."""
-    off = ["-DHF_TESTS=OFF", "-DHF_CLI=OFF", f"-DCMAKE_INSTALL_PREFIX={tmp_path / 'prefix'}", "-DCMAKE_INSTALL_LIBDIR=lib"]
+    off = ["-DHF_TESTS=OFF", "-DHF_CLI=OFF", "-DCMAKE_INSTALL_LIBDIR=lib", f"-DCMAKE_INSTALL_PREFIX={tmp_path}/prefix"]
     run("cmake", "-S", TOP, "-B", tmp_path / "b", *off)
     run("nice", "-n", "5", "cmake", "--build", tmp_path / "b", "-j2")
     run("cmake", "--install", tmp_path / "b")
@@ -179,7 +179,7 @@ def test_installed_library_is_used_and_compared(server, tmp_path):
     run(sys.executable, "-m", "venv", tmp_path / "v")
     python = tmp_path / "v/bin/python"
     run(python, "-m", "pip", "install", "-q", "-C", "cmake.define.HF_PYTHON_SYSTEM=ON", TOP, env=environment)
-    assert run(python, "-c", PROGRAM, server.url, cwd=tmp_path, env=environment) == f"True {header_version()}\n"
+    assert run(python, "-c", PROGRAM, server.url, cwd=tmp_path, env=environment) == f"True {version()}\n"
     (module,) = (tmp_path / "v").rglob("_core.abi3.so")
     assert str(libraries / "libholdfast.so") in run("ldd", module, env=environment)
     (tmp_path / "older.c").write_text(
