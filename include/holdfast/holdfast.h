@@ -52,7 +52,8 @@
  *   - Callbacks run on the client's dispatch thread, or in hf_dispatch() with HF_MANUAL_DISPATCH;
  *     never under a mutex of the library. They may call `_start` functions; synchronous verbs,
  *     hf_op_wait() and hf_close() return HF_EDEADLK. Removing one (NULL, or its handle freed)
- *     blocks until it has returned, except inside a callback; it never runs again.
+ *     blocks until it has returned, except inside a callback; it never runs again. That cannot
+ *     deadlock if no callback takes a lock of the program that is held meanwhile.
  *   - fork: in a child, calls on the parent's objects return HF_EFORKED; hf_close() and functions
  *     that free only close descriptors, and cancelling does nothing. The parent's locks are
  *     untouched. A child's thread has a new number.
