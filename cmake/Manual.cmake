@@ -1,5 +1,8 @@
 # Manual pages of section 3, one for each comment of the public header, in <build>/man3. Made while configuring, which
 # takes a tenth of a second; without Python there are none, and `man 3 holdfast` is the overview.
+if(SKBUILD) # The Python package has none, and its sdist not what makes them.
+  return()
+endif()
 find_package(Python3 COMPONENTS Interpreter QUIET)
 if(NOT Python3_FOUND)
   message(STATUS "No Python: the manual pages of the functions are left out")

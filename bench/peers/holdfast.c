@@ -3,6 +3,9 @@
  *     hf_bench_peers URL [SECONDS [RUNS [WARMUP [ROW]]]]     ROW: only those whose names contain it
  *     hf_bench_peers URL takeover NAME     for each line that it reads: acquires that string lock, writes when, on the
  *                                          monotonic clock in nanoseconds, and releases it
+ *     hf_bench_peers URL loss KIND NAME    for each line that it reads: acquires that lock (KIND plain or string), writes
+ *                                          "tracked" once the server reports its changes, and when it is told that the hold
+ *                                          is lost
  *
  * A sample is one lock+unlock pair as its caller sees it; in the drain row, from the start of a round
  * to the caller's own unlock, and there is what the holds alone took: a sleep is longer than it is asked for.
@@ -275,6 +278,52 @@ static int take_over(const char *url, const char *name) {
     return 0;
 }
 
+/* ---- A holder whose lock is deleted ---- */
+
+static void on_event(hf_lock *lock, const hf_event *event, void *user) {
+    (void)lock;
+    if (event->kind == HF_EVENT_LOST)
+        atomic_store((_Atomic int64_t *)user, now_ns());
+}
+
+static void wait_tracked(hf_client *client) {
+    const struct timespec pause = {0, 1000000};
+    hf_stats stats = HF_STATS_INIT;
+    do {
+        nanosleep(&pause, NULL);
+        check(hf_client_stats(client, &stats), "stats");
+    } while (stats.tracked == 0);
+}
+
+static int lose(const char *url, const char *kind, const char *name) {
+    const struct timespec pause = {0, 1000000};
+    hf_lock_options options = HF_LOCK_INIT;
+    hf_client *client;
+    hf_lock *lock;
+    _Atomic int64_t lost_ns = 0;
+    char line[16];
+    options.kind = strcmp(kind, "string") == 0 ? HF_STRING : HF_PLAIN;
+    check(hf_open(url, NULL, &client), "open");
+    check(hf_lock_new_with(client, name, strlen(name), &options, &lock), "lock");
+    check(hf_lock_on_lost(lock, on_event, &lost_ns), "on_lost");
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        atomic_store(&lost_ns, 0);
+        check(hf_lock_acquire(lock), "acquire");
+        wait_tracked(client);
+        puts("tracked");
+        fflush(stdout);
+        while (atomic_load(&lost_ns) == 0)
+            nanosleep(&pause, NULL);
+        printf("%lld\n", (long long)atomic_load(&lost_ns));
+        fflush(stdout);
+        int err = hf_lock_release(lock);
+        check(err == HF_ELOST ? HF_OK : err, "release");
+    }
+    hf_lock_free(lock);
+    hf_close(client);
+    return 0;
+}
+
 int main(int argc, char **argv) {
     if (argc < 2) {
         fprintf(stderr, "usage: hf_bench_peers URL [SECONDS [RUNS [WARMUP [ROW]]]]\n");
@@ -282,6 +331,8 @@ int main(int argc, char **argv) {
     }
     if (argc == 4 && strcmp(argv[2], "takeover") == 0)
         return take_over(argv[1], argv[3]);
+    if (argc == 5 && strcmp(argv[2], "loss") == 0)
+        return lose(argv[1], argv[3], argv[4]);
     double seconds = argc > 2 ? atof(argv[2]) : 3, warm_up = argc > 4 ? atof(argv[4]) : 0.5;
     int runs = argc > 3 ? atoi(argv[3]) : 5;
     const char *only = argc > 5 ? argv[5] : "";

@@ -2,12 +2,16 @@
  * printed, from any process.
  *
  * A lock's handle is adopted, then extended or released. A slot's handle is the permit's id, which
- * any client may use. If the hold no longer exists, it was lost: exit status 79, as everywhere. */
+ * any client may use. If the hold no longer exists, it was lost: exit status 79, as everywhere.
+ *
+ * Other libraries store one token at all servers of a quorum (--string): each server is asked, one
+ * after the other, and a majority decides. Our own holds have a token of each server's own. */
 #include "hold/held.h"
 
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SLOT_HANDLE_LEN 32
@@ -122,6 +126,49 @@ static int print_result(const struct handle *handle, hf_client *client, int code
     return status;
 }
 
+/* ---- A quorum of another library ------------------------------------------------------------- */
+
+static bool is_of_several(const struct handle *handle) {
+    return handle->choice.kind->lock == HF_STRING && connection_has_several(handle->connection);
+}
+
+/* HF_OK or HF_ELOST; else *ret_status is the exit status of an error that was printed. */
+static int use_one(const struct handle *handle, struct connection *one, int *ret_status) {
+    hf_client *client;
+    hf_options options = HF_OPTIONS_INIT;
+    *ret_status = connection_open(one, &options, &client);
+    if (*ret_status != 0)
+        return HF_EUNREACH;
+    int code = do_lock(handle, client);
+    if (code == HF_ENOTOWNER || code == HF_ELOST)
+        code = HF_ELOST;
+    else if (code != HF_OK)
+        *ret_status = library_error(code, hf_last_error(), handle->command->name, handle->name);
+    hf_close(client);
+    return code;
+}
+
+/* At every server, also if the majority is clear: what is left at a minority is in the way. */
+static int use_each(const struct handle *handle) {
+    const char *list = handle->connection->target;
+    struct connection one = *handle->connection;
+    int servers = 0, done = 0, lost = 0, failure = STATUS_OK;
+    for (; connection_next_server(&list, &one); servers++) {
+        int status;
+        int code = use_one(handle, &one, &status);
+        explicit_bzero(one.target, strlen(one.target)); /* the url may contain a password */
+        free(one.target);
+        if (status == STATUS_USAGE)
+            return status;
+        done += code == HF_OK;
+        lost += code == HF_ELOST;
+        failure = status != STATUS_OK ? status : failure;
+    }
+    if (done > servers / 2)
+        return print_result(handle, NULL, HF_OK);
+    return failure != STATUS_OK && lost <= servers / 2 ? failure : report_lost(handle);
+}
+
 /* ---- The two subcommands --------------------------------------------------------------------- */
 
 static int use(struct handle *handle) {
@@ -129,6 +176,8 @@ static int use(struct handle *handle) {
     hf_options options = HF_OPTIONS_INIT;
     message_lock(handle->name);
     int status = connection_resolve(handle->connection);
+    if (status == 0 && is_of_several(handle))
+        return use_each(handle);
     if (status == 0)
         status = handle_check_servers(handle->connection, handle->command->name);
     if (status == 0)
@@ -177,7 +226,7 @@ static int run_release(struct connection *connection, int argc, char **argv) {
 #define KINDS                                                                                       \
     "  -x, -e, --exclusive, -s, --shared, -W, --write, --fair, --fenced, --spin, -N, --slots\n"     \
     "  --string    as given to 'acquire'; not needed for the handle of a slot. With --string the\n" \
-    "              handle is any token, also another library's\n"                                   \
+    "              handle is any token, also another library's, on a quorum, too\n"                 \
     "  -q, --quiet   -v, --verbose   --json\n"
 
 const struct command command_extend = {

@@ -2,11 +2,11 @@
  * expiry, a waiter that comes or leaves; until it is ended.
  *
  * It subscribes to the messages that wake waiters (listener.c), so it sees every published release,
- * however short the hold was. No message announces an acquire or an expiry. So it also polls the
- * server (some five small commands): after a message, when a lease should have expired, and every
- * second. It polls four times as often while the subscription is down. It does so for a fair queue,
- * too, because a fair lock notifies only its first waiter. Once a second a survey asks the fleet
- * for waiters.
+ * however short the hold was. No message announces an acquire, an expiry or a deletion. So it also
+ * polls the server (some five small commands): after a message, when the server reports that the
+ * key has changed since the last poll, when a lease should have expired, and every second. It polls
+ * four times as often while the subscription is down. It does so for a fair queue, too, because a
+ * fair lock notifies only its first waiter. Once a second a survey asks the fleet for waiters.
  *
  * Everything runs on the main thread, callbacks included (HF_MANUAL_DISPATCH). Long operations are
  * started and checked later, so that a signal ends it at once. If the server goes away, it waits
@@ -21,7 +21,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-enum { ID_FOR = 1, ID_COUNT, ID_EVERY };
+enum { ID_FOR = 1, ID_COUNT, ID_EVERY, ID_STRING };
 
 #define EVERY_MS 1000          /* polling interval while the subscription is up; */
 #define EVERY_POLL_ONLY_MS 250 /* while it is down */
@@ -35,6 +35,7 @@ static const struct option_spec specs[] = {
     {OPTION_VALUE, ID_FOR, 0, "for", false},
     {OPTION_VALUE, ID_COUNT, 'n', "count", false},
     {OPTION_VALUE, ID_EVERY, 0, "every", false},
+    {OPTION_FLAG, ID_STRING, 0, "string", false},
     COMMON_OPTIONS,
     {OPTION_END, 0, 0, NULL, false},
 };
@@ -45,6 +46,7 @@ struct watch {
     char pattern[FLEET_PATTERN_SIZE]; /* matches the name; "": the name is too long */
     int64_t every_ms, for_ms;         /* -1: every_ms automatic; for_ms no limit */
     long count;                       /* -1: no limit */
+    bool string;                      /* any string is a lock */
     hf_client *client;
     hf_lock *lock;
     int signals;
@@ -71,6 +73,8 @@ static int take(void *user, int id, char *value, const char *shown) {
         if (!parse_duration(value, ms) || (id == ID_EVERY && *ms < EVERY_MIN_MS))
             return usage_error("watch", "%s: '%s' is not a duration%s", shown, value,
                                id == ID_EVERY ? " of 10ms or more" : "");
+    } else if (id == ID_STRING) {
+        watch->string = true;
     } else if (id == ID_COUNT) {
         if (!parse_number(value, 1, COUNT_MAX, &watch->count))
             return usage_error("watch", "%s: '%s' is not a number of events", shown, value);
@@ -167,7 +171,7 @@ static void poll_server(struct watch *watch) {
     hf_lock_info_free(watch->info);
     watch->info = NULL;
     bool quiet = watch_events_are_subscribed(&watch->events) && !watch->events.poll_due;
-    watch->events.poll_due = false;
+    watch->events.poll_due = watch->events.changed = false;
     unsigned messages = watch->view.messages;
     int64_t asked_ms = now_ms();
     int code = hf_lock_inspect_start(watch->lock, &watch->info, NULL, NULL, &op);
@@ -238,7 +242,8 @@ static int64_t next_poll_ms(const struct watch *watch) {
     int64_t ttl_ms = watch->view.ttl_ms;
     if (ttl_ms >= 0 && ttl_ms < pause_ms) /* then it has expired, or was renewed */
         pause_ms = ttl_ms > POLL_GAP_MS ? ttl_ms + 1 : POLL_GAP_MS;
-    if (watch->events.poll_due && pause_ms > POLL_GAP_MS)
+    bool told = watch->events.poll_due || watch->events.changed;
+    if (told && pause_ms > POLL_GAP_MS)
         pause_ms = POLL_GAP_MS;
     int64_t due_ms = watch->polled_ms + pause_ms;
     int64_t doubt_ends_ms = watch_doubt_ends_ms(&watch->view);
@@ -269,7 +274,10 @@ static int open_and_watch(struct watch *watch) {
         status = connection_open(watch->connection, &options, &watch->client);
     if (status != 0)
         return status;
-    int code = hf_lock_new(watch->client, watch->name, &watch->lock);
+    hf_lock_options lock_options = HF_LOCK_INIT;
+    lock_options.kind = watch->string ? HF_STRING : HF_PLAIN;
+    int code = hf_lock_new_with(watch->client, watch->name, strlen(watch->name), &lock_options,
+                                &watch->lock);
     if (code == HF_OK)
         code = watch_events_begin(&watch->events, watch->client, watch->name, &watch->view);
     if (code == HF_OK)
@@ -319,15 +327,16 @@ const struct command command_watch = {
     .options = specs,
     .summary = "print what happens to a lock, as it happens",
     .usage =
-        "[--for DUR] [-n COUNT] [--every DUR] [--json] NAME\n"
+        "[--for DUR] [-n COUNT] [--every DUR] [--string] [--json] NAME\n"
         "Prints a line, with the time, for everything that happens to NAME until interrupted: its holder, and\n"
         "who acquires it, is handed it, releases it, waits for it and leaves; for a semaphore, a latch or\n"
         "slots the numbers. It receives release messages, so in one Redis it misses no release of a lock that\n"
-        "is not fair. It also polls the server; an owner that holds the lock only between two polls is not\n"
-        "seen.\n\n"
+        "is not fair. It also polls the server, at once if the server reports a change; an owner that holds\n"
+        "the lock only between two polls is not seen.\n\n"
         "      --for DUR     exit after this time\n"
         "  -n, --count N     exit after this many lines\n"
         "      --every DUR   how often to poll the server (1s, 250ms while it sends no messages)\n"
+        "      --string      a string lock: any string of that name, also another library's\n"
         "      --json        as JSON, one object per line\n"
         "\nEvents: held, free: at the start; acquired; handed: from another holder; released: without a\n"
         "name if its holder was not seen; broken: by a holdfast client; expired: its lease ended; lost:\n"

@@ -3,7 +3,8 @@
  *
  * Runs on the main thread, inside hf_dispatch(). A release message seldom names the owner; the last
  * known holder is taken for it. Facts that are not in a message, such as counts, come with the next
- * poll, which is then due.
+ * poll, which is then due. So it is when the server reports a change of the key: of a deleted one no
+ * message comes.
  *
  * In a quorum each server publishes for itself, also when a minority vote is released. So there a
  * message only triggers a poll; a break decides how the end that the poll finds is called. */
@@ -33,6 +34,10 @@ static void missed(struct watch_events *events, const hf_news *news) {
 static void on_event(hf_listener *listener, const hf_news *news, void *user) {
     struct watch_events *events = user;
     (void)listener;
+    if (news->kind == HF_NEWS_CHANGED) {
+        events->changed = true;
+        return;
+    }
     events->poll_due = true;
     if (news->kind == HF_NEWS_LISTENING || news->kind == HF_NEWS_DEAF)
         on_state(events, news);

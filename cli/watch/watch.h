@@ -96,7 +96,8 @@ struct watch_events {
     unsigned subscribed; /* one bit for each server whose subscription is up */
     size_t servers;      /* 0: not known yet */
     bool refused;        /* a refused subscription was reported */
-    bool poll_due;       /* a message came, so poll; the polling loop clears it */
+    bool poll_due;       /* a message came, so poll; the polling loop clears it, and the next */
+    bool changed;        /* the server has reported a change: poll, but a message may still come */
 };
 
 /* Subscribes; messages are delivered inside hf_dispatch(). */

@@ -1122,10 +1122,10 @@ HF_API int hf_latch_delete_start(hf_latch *latch, hf_callback callback, void *us
  *
  * Events are hints, never proof: ask the server before you decide. Any client that may publish can
  * send them; the same name in another database sends them, too; a message can be lost with its
- * connection, and ages. Not published: the acquire of a free lock, the end of a lease, and the
- * release of a fair lock, whose messages are for one waiter each.
+ * connection, and ages. Not published: the acquire of a free lock, the end of a lease, a deleted key,
+ * and the release of a fair lock, whose messages are for one waiter each (HF_NEWS_CHANGED).
  *
- * It costs the server five subscriptions per name. hf_survey() does not count it among the
+ * It costs the server six subscriptions per name. hf_survey() does not count it among the
  * `listeners`; but a releasing client may yield to it (HF_PLAIN). */
 typedef struct hf_listener hf_listener;
 
@@ -1144,7 +1144,8 @@ typedef enum hf_news_kind {
     HF_NEWS_PERMITS,        /* semaphore, permits: about `number`, or as many more, available */
     HF_NEWS_OPENED,         /* a latch reached zero or was deleted */
     HF_NEWS_CLOSED,         /* a latch was set anew, or deleted by Java, whose waits go on then */
-    /* ZooKeeper: the name changed; several changes may be one. */
+    /* The name changed; several changes may be one. On Redis: since the client's last
+     * hf_lock_inspect() of it, once, if the server tracks keys. */
     HF_NEWS_CHANGED,
     /* A holdfast client broke the lock, or deleted the permits; the release event follows, if there
      * is one. Redisson's forceUnlock() and breaks on ZooKeeper look like a release. */

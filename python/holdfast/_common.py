@@ -239,6 +239,7 @@ class BaseClient:
         self._options: dict[str, Any] = dict(options)
         given = _core_options(_with_authorities(url, self._options))
         self._core = _core.Client(None if url is None else url.encode(), given, self._manual)
+        self._dropped = 0
         self._watched: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
         _clients.add(self)
 
@@ -264,6 +265,10 @@ class BaseClient:
 
     def _take_notes(self) -> None:
         """Log lines, losses and news, wherever this is called: callbacks run here."""
+        dropped = self._core.dropped
+        if dropped != self._dropped:
+            logger.warning("%d log lines and news were dropped: nobody read them in time", dropped - self._dropped)
+            self._dropped = dropped
         for what, kind, code, serial, owner, number, age, server, servers, text, name in self._core.notes():
             if what == _LOG:
                 logger.log(_LEVELS[kind], "%s", text)

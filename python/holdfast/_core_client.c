@@ -34,7 +34,7 @@ void hfpy_client_put(Client *self, NoteWhat what, int kind, const char *text, co
         memcpy(note->name, name, name_len);
 
     pthread_mutex_lock(&self->mutex);
-    bool full = self->notes_len >= NOTES_MAX;
+    bool full = what != NOTE_EVENT && self->notes_len >= NOTES_MAX; /* holds bound the events */
     if (full) {
         self->dropped++;
     } else {

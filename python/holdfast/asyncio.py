@@ -105,13 +105,14 @@ class Client(BaseClient):
         lock._holds[lock._key()] = _Hold(lock._raw, owner)
         return lock
 
-    def listen(self, name: Name) -> Listener:
-        """Receives the messages that wake waiters of a name: `async for news in client.listen(name)`."""
-        return Listener(self, name)
+    def listen(self, name: Name, callback: Callable[[News], None] | None = None) -> Listener:
+        """Receives the messages that wake waiters of a name: `async for news in client.listen(name)`, or a
+        callback, in the loop."""
+        return Listener(self, name, callback)
 
-    def listen_breaks(self) -> Listener:
+    def listen_breaks(self, callback: Callable[[News], None] | None = None) -> Listener:
         """The same for breaks of all names."""
-        return Listener(self, None)
+        return Listener(self, None, callback)
 
     # ---- About the server and the fleet ----
 
@@ -202,15 +203,15 @@ class Client(BaseClient):
 class _Hold:
     """What a task has acquired; forgotten when the task ends, or the lock is collected."""
 
-    __slots__ = ("cancelled", "count", "owner", "raw", "task")
+    __slots__ = ("cancelled", "cancelling", "count", "owner", "raw", "task")
 
     def __init__(self, raw: _core.Lock, owner: int) -> None:
         self.raw = raw
         self.owner = owner
         self.count = 1
         self.task: asyncio.Task[Any] | None = None
+        self.cancelling = 0  # how many cancellations of the task were under way when the body began
         self.cancelled = False
-
 
     def __del__(self) -> None:
         if self.count > 0 and not self.raw.client.closed and self.raw.remaining_ms(self.owner) > 0:
@@ -463,7 +464,8 @@ class Lock:
             raise self._error(LockNotAcquiredError(text, code="ETIMEDOUT", lock_name=text_of(self.name)))
         hold = self._holds[self._key()]
         if self.cancel_on_loss and hold.count == 1:
-            hold.task = asyncio.current_task()
+            hold.task = task = asyncio.current_task()
+            hold.cancelling = task.cancelling() if task is not None else 0
             self._watch()
         return self
 
@@ -478,7 +480,7 @@ class Lock:
                 hold.count = 0
                 # As asyncio.timeout(): our cancellation becomes an error, another's goes on.
                 ours = exc is None or isinstance(exc, asyncio.CancelledError)
-                if task.uncancel() == 0 and ours:
+                if task.uncancel() <= hold.cancelling and ours:
                     raise self._loss(self.reason) from exc
                 return
         try:
@@ -588,12 +590,42 @@ class Semaphore(_Counter):
     async def delete(self) -> bool:
         return bool(await self.client._ask(self._raw.delete))
 
+    def taken(self, permits: int = 1, timeout: float | None = None) -> _Some:
+        """For `async with`: takes some, and puts them back."""
+        return _Some(self, permits, timeout)
+
     async def __aenter__(self) -> Self:
         await self.acquire()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await self.release()
+        await _give_back(self, self.release(), exc[1])
+
+
+async def _give_back(counter: _Counter, release: Awaitable[None], of_body: object) -> None:
+    """An exception of the body is more important than that the release failed."""
+    try:
+        await release
+    except Exception as error:
+        if of_body is None:
+            raise
+        log_release(counter.name if isinstance(counter.name, bytes) else counter.name.encode(), error)
+
+
+class _Some:
+    def __init__(self, semaphore: Semaphore, count: int, wait: float | None) -> None:
+        self._semaphore = semaphore
+        self._count = count
+        self._wait = wait
+
+    async def __aenter__(self) -> Self:
+        if not await self._semaphore.acquire(self._count, True, self._wait):
+            name = text_of(self._semaphore.name)
+            raise LockNotAcquiredError("too few permits were free in time", code="ETIMEDOUT", lock_name=name)
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await _give_back(self._semaphore, self._semaphore.release(self._count), exc[1])
 
 
 class _Taken:
@@ -612,7 +644,7 @@ class _Taken:
     async def __aexit__(self, *exc: object) -> None:
         if self._ids is not None:
             ids, self._ids = self._ids, None
-            await self._permits.release(*ids)
+            await _give_back(self._permits, self._permits.release(*ids), exc[1])
 
 
 class Permits(_Counter):
@@ -722,18 +754,24 @@ class Latch(_Counter):
 
 
 class Listener:
-    """News of a name, as an asynchronous iterator."""
+    """News of a name: an asynchronous iterator, unless they go to a callback. `with` closes it."""
 
-    def __init__(self, client: Client, name: Name | None) -> None:
+    def __init__(
+        self, client: Client, name: Name | None, callback: Callable[[News], None] | None = None
+    ) -> None:
         self.client = client
         self.name = name
+        self._callback = callback
         client._attach()
         self._queue: asyncio.Queue[News | None] = asyncio.Queue()
         self._raw = _core.Listener(client._core, name)
         client._watched[self._raw.serial] = self
 
     def _news(self, news: News) -> None:
-        self._queue.put_nowait(news)
+        if self._callback is not None:
+            self._callback(news)
+        else:
+            self._queue.put_nowait(news)
 
     async def get(self) -> News | None:
         """The next; None: the listener is closed."""
@@ -746,3 +784,9 @@ class Listener:
     def close(self) -> None:
         self._raw.close()
         self._queue.put_nowait(None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()

@@ -48,6 +48,7 @@
 #include <sys/types.h>
 
 #define HFI_SHARDS 16
+#define HFI_FAILED_NODES_MAX 64
 #define HFI_OWNER_MAX 64 /* "uuid:number" and a NUL */
 
 struct hfi_core;
@@ -153,9 +154,9 @@ struct hfi_core {
     atomic_bool listening;
     struct hfi_alarm listen_alarm;
     bool has_old_hold; /* found by the last check, on the keeper's thread */
-    /* the last renewal at that node failed, and this was logged; the keeper's, too */
-    bool renewals_fail;
-    const void *renewals_fail_at;
+    /* nodes at which the last renewal failed, which was logged; the keeper's, too */
+    const void *renewals_fail_at[HFI_FAILED_NODES_MAX];
+    size_t renewals_fail_len;
     atomic_bool watches_waits; /* wait_alarm is set, or about to be */
     struct hfi_alarm wait_alarm;
 };

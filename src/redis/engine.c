@@ -401,6 +401,7 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     redis->ack_timeout_ms = hfi_acks_timeout_ms(config);
     hfi_list_init(&redis->renewals);
     hfi_list_init(&redis->name_listeners);
+    redis->key_changed = hfi_name_listeners_changed;
     redis->answered_ms = -1000; /* long ago */
 
     int err = HF_ENOMEM;

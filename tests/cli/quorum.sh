@@ -182,7 +182,15 @@ test_string_locks() {
     expect 75 "$HOLDFAST" run -n --string s true
     expect 0 "$HOLDFAST" show --string s
     [ "$(grep -c '5f3a' <<<"$out")" = 3 ] || fail "$out"
-    expect 64 "$HOLDFAST" release --string s 5f3a
+    expect 64 "$HOLDFAST" release s 5f3a
+    expect 79 "$HOLDFAST" release --string s another
+    redis-cli -s "${sockets[2]}" set s another px 60000 >/dev/null
+    expect 0 "$HOLDFAST" extend --string s 5f3a 90s
+    [ "$(redis-cli -s "${sockets[0]}" pttl s)" -gt 60000 ] || fail "not extended"
+    expect 79 "$HOLDFAST" release --string s another # a minority had it, and has it no more
+    expect 0 "$HOLDFAST" release --string s 5f3a
+    held_nowhere s || fail "$(held_by s)"
+    for i in 0 1; do redis-cli -s "${sockets[i]}" set s 5f3a px 60000 >/dev/null; done
     expect 0 "$HOLDFAST" unlock --force --string s
     held_nowhere s || fail "$(held_by s)"
     expect 0 "$HOLDFAST" run -n --string s true

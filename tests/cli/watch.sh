@@ -259,6 +259,51 @@ test_a_dead_holder_is_known_by_name() {
 }
 is_alive() { hf ls "$1" 2>/dev/null | grep -Eq "^$1 .* alive "; }
 
+# The server has been asked to report the key by both clients, the holder's and the watch.
+tracked_by_both() { [ "$(redis info stats | tr -d '\r' | sed -n 's/^tracking_total_items://p')" = 2 ]; }
+# Nobody publishes what is done to a key behind its holder's back, nor an acquire. The server reports both to a watch that would
+# not look by itself.
+test_what_nobody_publishes_is_reported() {
+    local kind way
+    for kind in --exclusive --string; do
+        for way in del flushall 'set over'; do
+            redis flushall >/dev/null # with it, what the server remembers of others
+            if [ "$kind" = --string ]; then watch_and_listen over --string; else watch_and_listen over; fi
+            start hf run --ttl 1800s "$kind" over -- stay 2>/dev/null
+            holder=$pid
+            wait_until seen '  acquired  '
+            wait_until tracked_by_both
+            case $way in
+                del) redis del over ;;
+                flushall) redis flushall ;;
+                *) redis set over text ;;
+            esac >/dev/null
+            wait_until seen '  (released|handed)  '
+            finish "$holder"
+            same "$status" 79 "$kind $way"
+            stop_watch
+        done
+    done
+}
+# The same of another library's lock, that no client of ours holds.
+test_another_librarys_lock() {
+    watch_and_listen foreign --string --json
+    redis set foreign a-token px 1800000 >/dev/null
+    wait_until seen '"event":"acquired","name":"foreign","owner":"a-token"'
+    redis del foreign >/dev/null
+    wait_until seen '"event":"released","name":"foreign","owner":"a-token"'
+    stop_watch
+}
+# A string lock's release is published as that of any.
+test_the_release_of_a_string_lock_is_heard() {
+    watch_and_listen string --string
+    for _ in $(seq 10); do
+        expect 0 hf run --string string -- true
+    done
+    wait_until released_times 10
+    stop_watch
+}
+
 test_numbers() {
     expect 0 hf sem tickets set 3
     watch tickets

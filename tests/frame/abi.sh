@@ -83,6 +83,11 @@ missing() {
         END { exit !bad }' "$2" "$1"
 }
 
+for name in $fixed; do
+    grep -q "^struct $name " "$dir/now" || { echo "FAILED: there is no struct $name"; exit 1; }
+    grep -q "never grow" <(grep "\`$name\`" "$source/docs/abi.md") || { echo "FAILED: docs/abi.md does not say that $name never grows"; exit 1; }
+done
+
 released=yes
 grep -q '^#define HF_VERSION_SUFFIX ""' "$header" || released=no
 case ${1:-} in

@@ -25,7 +25,7 @@ alike() {
 test_the_demo_prints_what_was_recorded() {
     # A terminal shows both streams.
     # shellcheck disable=SC2016
-    expect 0 env -u HOLDFAST_URL sh -c 'exec "$@" 2>&1' sh "$HF_SOURCE_DIR/scripts/demo" "$HOLDFAST"
+    expect 0 env -u HOLDFAST_URL DEMO_LEASE=9 sh -c 'exec "$@" 2>&1' sh "$HF_SOURCE_DIR/scripts/demo" "$HOLDFAST"
     cp "$dir/out" "$dir/printed"
     diff <(alike "$dir/recorded") <(alike "$dir/printed") >"$dir/err" ||
         fail "the recording is old: scripts/record-demo makes it anew"

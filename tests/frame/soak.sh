@@ -4,6 +4,7 @@
 # shellcheck disable=SC1091,SC2119
 . "$HF_SOURCE_DIR/tests/cli/lib.sh"
 
+command -v git >/dev/null || { echo "skipped: git is not installed"; exit 77; }
 tree=$dir/tree
 soak=$tree/scripts/soak
 parts=$("$HF_SOURCE_DIR/scripts/soak" --list | wc -l)

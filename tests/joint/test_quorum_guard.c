@@ -159,6 +159,30 @@ CASE(late_grants_make_up_for_a_restart) {
     fleet_end(&f);
 }
 
+/* Two of five, before the first renewal: the other three have it without a break, and the two have no vote for another. */
+CASE(two_restarts_at_once_are_made_up_for) {
+    struct fleet f;
+    struct fleet_events events = {0};
+    begin(&f, &events);
+    for (int i = MAJORITY; i < FLEET; i++)
+        proxy_delay(f.proxy[i], FLEET_ACQUIRE, 100);
+    assert_int_equal(hf_lock_acquire(f.lock), HF_OK);
+    assert_true(fleet_wait_held(&f, f.owner, FLEET, HANG_MS));
+    for (int i = MAJORITY; i < FLEET; i++)
+        assert_true(proxy_wait_answered(f.proxy[i], HANG_MS));
+    server_kill(f.server[0]);
+    server_kill(f.server[1]);
+    server_restart(f.server[0]);
+    server_restart(f.server[1]);
+    assert_int_equal(hf_lock_try(f.rival_lock), HF_EBUSY);
+    assert_true(fleet_wait_held(&f, f.owner, FLEET, HANG_MS)); /* both are refilled */
+    assert_true(hf_lock_remaining_ms(f.lock) > 0);
+    assert_int_equal(atomic_load(&events.losses), 0);
+    assert_int_equal(hf_lock_release(f.lock), HF_OK);
+    assert_true(fleet_wait_free(&f, HANG_MS));
+    fleet_end(&f);
+}
+
 static bool is_refilled(void *arg) {
     struct fleet *f = arg;
     return cmd_int(f->server[1], "HEXISTS " FLEET_NAME " %s", f->owner) == 1;

@@ -43,7 +43,8 @@ CASE(each_lock_reports_its_release) {
     } rows[] = {
         {HF_PLAIN, HF_NEWS_RELEASED},           {HF_PLAIN | HF_NONREENTRANT, HF_NEWS_RELEASED},
         {HF_PLAIN | HF_SPIN, HF_NEWS_RELEASED}, {HF_PLAIN | HF_FENCED, HF_NEWS_RELEASED},
-        {HF_READ, HF_NEWS_READ_RELEASED},       {HF_WRITE, HF_NEWS_WRITE_RELEASED}};
+        {HF_READ, HF_NEWS_READ_RELEASED},       {HF_WRITE, HF_NEWS_WRITE_RELEASED},
+        {HF_STRING, HF_NEWS_RELEASED}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct world w;
         world_begin(&w, NULL);

@@ -87,7 +87,7 @@ static hf_lock *lock_on(hf_client *client, const char *name) {
 
 /* ---- Once ---- */
 
-CASE(an_outage_is_reported_once) {
+CASE(U92_an_outage_is_reported_once) {
     const struct server_options tcp = {.tcp = true};
     struct server *server = server_start(&tcp);
     struct journal journal;
@@ -131,7 +131,7 @@ static void a_host_that_does_not_exist(const char *url, int code, const char *wo
     hf_close(client);
 }
 
-CASE(a_name_that_does_not_exist_ends_a_wait_at_once) {
+CASE(U91_a_name_that_does_not_exist_ends_a_wait_at_once) {
     const char *const words = "looking up host 'nowhere.invalid'";
     a_host_that_does_not_exist("redis://nowhere.invalid", HF_EUNREACH, words);
     a_host_that_does_not_exist("redis-sentinel://nowhere.invalid/name", HF_EUNREACH, words);
@@ -140,7 +140,7 @@ CASE(a_name_that_does_not_exist_ends_a_wait_at_once) {
 }
 
 /* Whatever the third server does. */
-CASE(without_the_names_of_a_majority_a_wait_ends_at_once) {
+CASE(U91_without_the_names_of_a_majority_a_wait_ends_at_once) {
     struct server *server = server_start(NULL);
     char urls[512];
     snprintf(urls, sizeof urls, "redis://nowhere.invalid redis://neither.invalid %s",
@@ -209,7 +209,7 @@ static void a_name_that_goes_away(int count) {
         server_free(servers[i]);
 }
 
-CASE(a_name_that_was_there_is_waited_for) {
+CASE(U91_a_name_that_was_there_is_waited_for) {
     a_name_that_goes_away(1);
     a_name_that_goes_away(3);
 }

@@ -8,6 +8,9 @@
 #include "lock/group.h"
 #include "support/case.h"
 #include "support/new_lock.h"
+#include "support/news_log.h"
+
+#include <stdio.h>
 
 #define LONG_MS 1800000                      /* a renewal every ten minutes */
 #define ATTEMPT "\"SET\" \"" WORLD_NAME "\"" /* the stranger's own is the first */
@@ -149,6 +152,152 @@ ROW_CASES(S81_so_is_whatever_else_ends_it, way, ways) {
     }
 }
 
+/* ---- How soon ---- */
+
+#define AT_ONCE_MS 1000
+#define TIMES 21
+
+static int by_value(const void *a, const void *b) {
+    int64_t left = *(const int64_t *)a, right = *(const int64_t *)b;
+    return (left > right) - (left < right);
+}
+
+/* A machine that pauses for a second or two makes some of them late, not half. */
+CASE(S79_a_deletion_is_reported_within_a_second) {
+    hf_lock *locks[TIMES];
+    char names[TIMES][24];
+    int64_t times[TIMES];
+    struct world w;
+    const hf_options options = patient();
+    world_begin(&w, &options);
+    for (int i = 0; i < TIMES; i++) {
+        snprintf(names[i], sizeof names[i], "held-%d", i);
+        assert_int_equal(new_lock(w.client, i % 2 == 0 ? HF_PLAIN : HF_STRING, names[i],
+                                  strlen(names[i]), &locks[i]),
+                         HF_OK);
+        assert_int_equal(hf_lock_acquire(locks[i]), HF_OK);
+    }
+    assert_true(is_tracked(w.client, TIMES));
+    for (uint64_t i = 0; i < TIMES; i++) {
+        int64_t begin_ms = now_ms();
+        cmd_ok(w.server, "DEL %s", names[i]);
+        assert_true(is_lost(w.client, i + 1));
+        times[i] = now_ms() - begin_ms;
+        hf_lock_free(locks[i]);
+    }
+    qsort(times, TIMES, sizeof *times, by_value);
+    assert_in_range(times[TIMES / 2], 0, AT_ONCE_MS - 1);
+    world_end(&w);
+}
+
+/* ---- Many ---- */
+
+struct holds {
+    hf_lock **locks;
+    char (*names)[24];
+    int len;
+};
+
+static struct holds hold_many(struct world *w, int len, any_kind kind) {
+    struct holds holds = {calloc((size_t)len, sizeof(hf_lock *)), calloc((size_t)len, 24), len};
+    assert_true(holds.locks != NULL && holds.names != NULL);
+    for (int i = 0; i < len; i++) {
+        snprintf(holds.names[i], sizeof holds.names[i], "many-%u-%d", kind, i);
+        assert_int_equal(
+            new_lock(w->client, kind, holds.names[i], strlen(holds.names[i]), &holds.locks[i]),
+            HF_OK);
+        assert_int_equal(hf_lock_acquire(holds.locks[i]), HF_OK);
+    }
+    return holds;
+}
+
+static void drop_many(struct holds *holds) {
+    for (int i = 0; i < holds->len; i++)
+        hf_lock_free(holds->locks[i]);
+    free(holds->locks);
+    free(holds->names);
+}
+
+/* One in three is deleted, all in one step. */
+static uint64_t delete_some(struct world *w, const struct holds *holds) {
+    uint64_t deleted = 0;
+    cmd_ok(w->server, "MULTI");
+    for (int i = 0; i < holds->len; i += 3, deleted++)
+        cmd_ok(w->server, "DEL %s", holds->names[i]);
+    cmd_ok(w->server, "EXEC");
+    return deleted;
+}
+
+/* The keys of all are read at once, not each with a command that asks for tracking. */
+CASE(S84_renewals_of_many_have_them_tracked_together) {
+    struct world w;
+    hf_options options = world_options();
+    options.watchdog_ms = ENDURING_MS;
+    world_begin(&w, &options);
+    struct holds hashes = hold_many(&w, 50, HF_PLAIN), strings = hold_many(&w, 50, HF_STRING);
+    assert_true(is_tracked(w.client, 100));
+    struct monitor *monitor = monitor_start(w.server);
+    uint64_t renewals = world_stats(w.client).renewals;
+    assert_true(WAIT_FOR(world_stats(w.client).renewals >= renewals + 200, HANG_MS));
+    size_t scripts = monitor_count(monitor, "\"EVALSHA\"");
+    assert_in_range(monitor_count(monitor, "\"CACHING\""), 0, scripts);
+    assert_in_range(monitor_count(monitor, "\"MGET\""), 1, scripts);
+    assert_in_range(monitor_count(monitor, "\"EXISTS\""), 1, scripts);
+    monitor_stop(monitor);
+    assert_true(is_tracked(w.client, 100));
+    uint64_t deleted = delete_some(&w, &hashes) + delete_some(&w, &strings);
+    assert_true(is_lost(w.client, deleted));
+    assert_true(is_tracked(w.client, 100 - deleted));
+    drop_many(&hashes);
+    drop_many(&strings);
+    world_end(&w);
+}
+
+#define DELETE_EVERY_FOURTH                                                                        \
+    "for i = ARGV[3], ARGV[2] - 1, 4 do redis.call('del', ARGV[1] .. string.format('%d', i)) end " \
+    "return redis.status_reply('OK')"
+
+/* More at once than are noted one by one. */
+CASE(S95_thousands_of_holds) {
+    const int len = getenv("HF_SOAK") != NULL ? 10000 : 2000;
+    char stem[16];
+    struct world w;
+    snprintf(stem, sizeof stem, "many-%u-", (unsigned)HF_STRING);
+    const hf_options options = patient();
+    world_begin(&w, &options);
+    struct holds holds = hold_many(&w, len, HF_STRING);
+    assert_true(is_tracked(w.client, (uint64_t)len));
+    uint64_t lost = 0;
+    for (int i = 0; i < 2; i++) {
+        cmd_ok(w.server, "EVAL %s 0 %s %d %d", DELETE_EVERY_FOURTH, stem, len, i);
+        lost += (uint64_t)len / 4;
+        assert_true(is_lost(w.client, lost));
+        assert_true(is_tracked(w.client, (uint64_t)len - lost));
+    }
+    cmd_ok(w.server, "FLUSHALL");
+    assert_true(is_lost(w.client, (uint64_t)len));
+    drop_many(&holds);
+    world_end(&w);
+}
+
+/* When its table is full the server forgets keys, and does not report those that it forgets during a
+ * command of the connection that asked for them. Then a renewal notices. */
+CASE(S95_a_full_table_loses_nothing) {
+    struct world w;
+    hf_options options = world_options();
+    options.watchdog_ms = ENDURING_MS;
+    world_begin(&w, &options);
+    cmd_ok(w.server, "CONFIG SET tracking-table-max-keys 5");
+    struct holds holds = hold_many(&w, 30, HF_PLAIN);
+    assert_true(is_tracked(w.client, 30));
+    assert_true(is_lost(w.client, delete_some(&w, &holds)));
+    assert_true(WAIT_FOR(world_stats(w.client).renewals >= 40, HANG_MS));
+    assert_int_equal(world_stats(w.client).losses, 10);
+    cmd_ok(w.server, "CONFIG SET tracking-table-max-keys 1000000");
+    drop_many(&holds);
+    world_end(&w);
+}
+
 #define TRACK_CASE(name) WORLD_CASE_WITH(name, patient())
 
 /* A report is a doubt: the hold is looked at, and goes on. */
@@ -235,6 +384,46 @@ TRACK_CASE(S85_many_flushes_are_few_looks) {
     assert_in_range(monitor_count(monitor, "\"HEXISTS\""), 1, 11 * seconds);
     monitor_stop(monitor);
     assert_int_equal(world_stats(w->client).losses, 0);
+}
+
+/* ---- Listeners ---- */
+
+static void look(hf_lock *lock, hf_found kind) {
+    hf_lock_info *info;
+    assert_int_equal(hf_lock_inspect(lock, &info), HF_OK);
+    assert_int_equal(info->kind, kind);
+    hf_lock_info_free(info);
+}
+
+/* Of what its client has looked at, and once, until it looks again. */
+TRACK_CASE(S57_a_listener_is_notified_of_a_change) {
+    struct subscriber subscriber = subscriber_new(w->rival, WORLD_NAME);
+    look(w->rival_lock, HF_FOUND_FREE);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_true(news_log_wait(subscriber.news_log, HF_NEWS_CHANGED, 1, HANG_MS));
+    assert_string_equal(news_log_last(subscriber.news_log, HF_NEWS_CHANGED).name, WORLD_NAME);
+    assert_int_equal(hf_lock_extend(w->lock, LONG_MS), HF_OK);
+    look(w->rival_lock, HF_FOUND_PLAIN);
+    by_del(w);
+    assert_true(news_log_wait(subscriber.news_log, HF_NEWS_CHANGED, 2, HANG_MS));
+    by_overwriting(w);
+    look(w->rival_lock, HF_FOUND_OTHER);
+    by_flush(w);
+    assert_true(news_log_wait(subscriber.news_log, HF_NEWS_CHANGED, 3, HANG_MS));
+    assert_int_equal(news_log_count(subscriber.news_log, HF_NEWS_CHANGED), 3);
+    subscriber_free(&subscriber);
+}
+
+/* Nor is anything asked for a client that does not listen. */
+TRACK_CASE(S57_nobody_else_is) {
+    struct subscriber subscriber = subscriber_new(w->client, WORLD_NAME);
+    struct monitor *monitor = monitor_start(w->server);
+    look(w->rival_lock, HF_FOUND_FREE);
+    assert_int_equal(monitor_count(monitor, "CACHING"), 0);
+    cmd_ok(w->server, "HSET " WORLD_NAME " somebody:1 1");
+    assert_int_equal(news_log_count(subscriber.news_log, HF_NEWS_CHANGED), 0);
+    monitor_stop(monitor);
+    subscriber_free(&subscriber);
 }
 
 /* ---- Connections ---- */

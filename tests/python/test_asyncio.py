@@ -120,6 +120,11 @@ def test_other_objects(url):
                 assert await semaphore.available() == 1
                 assert not await semaphore.acquire(2, blocking=False)
                 assert not await semaphore.acquire(2, timeout=0.01)
+            async with semaphore.taken(2):
+                assert await semaphore.available() == 0
+                with pytest.raises(holdfast.LockNotAcquiredError):
+                    async with semaphore.taken(timeout=0.01):
+                        pass
             await semaphore.add(1)
             assert await semaphore.drain() == 3
             await semaphore.release()
@@ -172,6 +177,12 @@ def test_what_others_see(url):
             assert (await breaks.get()).name == b"y"
             listener.close()
             assert [news async for news in listener] == []
+            heard = []
+            with client.listen("z", heard.append), client.listen_breaks(heard.append):
+                await until(lambda: len(heard) == 2)
+                await other.lock("z").acquire()
+                assert await client.lock("z").break_lock()
+                await until(lambda: [n.kind for n in heard].count(holdfast.NewsKind.BROKEN) == 2)
             assert client.stats()["acquired"] == 0
             assert client.id in client.metrics()
 
@@ -433,6 +444,34 @@ def test_loss_and_cancellation_together(server):
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
+
+    run(scene())
+
+
+def test_loss_in_the_cleanup_of_a_cancelled_task(server):
+    """As asyncio.timeout(): what counts is whether another cancellation came while the body ran."""
+
+    async def scene():
+        async with holdfast.asyncio.Client(server.url, watchdog=WATCHDOG) as client:
+            inside, cancelling = Inside(), []
+
+            async def work():
+                try:
+                    await inside.stay()
+                except asyncio.CancelledError:
+                    with contextlib.suppress(holdfast.LockLostError):
+                        async with client.lock("x"):
+                            server.redis.delete("x")
+                            await asyncio.sleep(10 * HANG_S)
+                    cancelling.append(asyncio.current_task().cancelling())
+                    raise
+
+            task = asyncio.create_task(work())
+            await inside.entered.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert cancelling == [1]
 
     run(scene())
 

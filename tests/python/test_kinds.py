@@ -529,6 +529,39 @@ def test_survey_and_inspection(client, other):
     assert "info.redis_version" in client.lock("unused").facts()
 
 
+def test_dropped_news_are_reported(client, server, monkeypatch, caplog):
+    monkeypatch.setattr(holdfast.Client, "_read", lambda self: None)  # Nobody takes them.
+    with client.listen("x") as listener:
+        wait_until(lambda: server.redis.publish("redisson_lock__channel:{x}", 0), "listening")
+        def more_than_are_kept():
+            pipe = server.redis.pipeline()
+            for _ in range(100):
+                pipe.publish("redisson_lock__channel:{x}", 0)
+            pipe.execute()
+            return client._core.dropped
+
+        wait_until(more_than_are_kept, "more than are kept")
+        client._take_notes()
+        assert listener.get(HANG_S)
+        assert "were dropped" in caplog.text
+
+
+def test_prometheus_collects_the_numbers(client):
+    prometheus_client = pytest.importorskip("prometheus_client")
+    from holdfast.prometheus import Collector
+
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(Collector(client))
+    with client.lock("x"):
+        pass
+    found = {f.name: f for f in registry.collect()}
+    (sample,) = found["holdfast_client_acquired"].samples
+    assert sample.value == 1
+    assert b"holdfast_client_acquired_total" in prometheus_client.generate_latest(registry)
+    client.close()
+    assert list(registry.collect()) == []
+
+
 def test_numbers(client):
     with client.lock("x"):
         stats = client.stats()

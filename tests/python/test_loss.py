@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
+import subprocess
+import sys
+import textwrap
 import threading
 
 import pytest
@@ -117,6 +121,39 @@ def test_callback_that_raises_is_logged(server, caplog):
             count = len(events)
             wait_until(lambda count=count: len(events) > count, "the callback")
         wait_until(lambda: "clumsy" in caplog.text, "the log")
+
+
+def test_renewals_do_not_need_the_gil(server):
+    """Nor do the log and news: a call that keeps the GIL for two leases loses nothing."""
+    program = """
+        import sys, time, redis
+        r = redis.Redis(unix_socket_path=sys.argv[1])
+        while not sys.stdin.read(1): pass
+        r.publish("redisson_lock__channel:{x}", 0)
+        time.sleep(0.5)  # The GIL is kept by then, mostly.
+        r.client_kill_filter(skipme=True)  # Which is worth a line of the log.
+        while r.exists("going"):
+            r.publish("redisson_lock__channel:{x}", 0)
+            time.sleep(0.1)
+    """
+    server.redis.set("going", 1)
+    publisher = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(program), server.socket], stdin=subprocess.PIPE, text=True
+    )
+    events = []
+    with holdfast.Client(server.url, watchdog=WATCHDOG) as client, client.listen("x") as listener:
+        assert listener.get(HANG_S).kind is holdfast.NewsKind.LISTENING
+        with client.lock("y", on_lost=events.append) as lock:
+            publisher.stdin.write("go")
+            publisher.stdin.flush()
+            assert listener.get(HANG_S)
+            ctypes.PyDLL(None).sleep(int(2 * WATCHDOG) + 1)
+            assert lock.owned()
+            assert lock.remaining > 0
+        assert losses(events) == []
+        assert client.stats()["renewals"] > 0
+    server.redis.delete("going")
+    assert publisher.wait(HANG_S) == 0
 
 
 def test_log_goes_to_logging(new_server, caplog):

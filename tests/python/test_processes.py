@@ -145,6 +145,37 @@ def test_asyncio_in_a_child(server, tmp_path):
     assert out == "well\n"
 
 
+def test_fork_while_tasks_wait(server, tmp_path):
+    """In a running loop: the child's loop is its own, and the parent's waits go on."""
+    out = run(tmp_path, """
+        import asyncio, os, sys
+        import holdfast.asyncio
+        client = holdfast.asyncio.Client(sys.argv[1])
+        async def child():
+            assert client.stats()["waits"] == 0
+            async with client.lock("y"):
+                return await client.lock("x").acquire(blocking=False)
+        async def wait():
+            async with client.lock("x"): pass
+        async def main():
+            held = client.lock("x")
+            await held.acquire()
+            waiters = [asyncio.create_task(wait()) for _ in range(3)]
+            while client.stats()["waits"] < 3: await asyncio.sleep(0)
+            for _ in range(5):
+                if (pid := os.fork()) == 0:
+                    os._exit(1 if asyncio.run(child()) else 0)
+                assert os.waitpid(pid, 0)[1] == 0
+            assert client.stats()["waits"] == 3 and await held.owned()
+            await held.release()
+            await asyncio.gather(*waiters)
+            await client.aclose()
+        asyncio.run(main())
+        print("well")
+    """, server.url)
+    assert out == "well\n"
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_multiprocessing(server, tmp_path, method):
     """An exact counter, which only the lock protects."""

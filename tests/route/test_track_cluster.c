@@ -70,4 +70,38 @@ RING_CASE(S98_a_foreign_release_in_a_cluster_wakes_a_waiter) {
     hf_lock_free(waiter.lock);
 }
 
+/* The connections to which the servers report. What was deleted meanwhile is noticed with the next. */
+RING_CASE(S86_lost_subscriptions_in_a_cluster_are_made_again) {
+    struct scene_events events[SHARDS] = {0};
+    hf_lock *locks[SHARDS];
+    char names[SHARDS][32];
+    struct server *at[SHARDS];
+    for (int i = 0; i < SHARDS; i++) {
+        at[i] = shards_owner(r->shards, (unsigned)i * 5461 + 100);
+        ring_name_at(r, at[i], "again", names[i]);
+        locks[i] = scene_watched_lock(r->client, kinds[i], names[i], &events[i]);
+        scene_acquire(locks[i], LONG_MS, NULL);
+    }
+    assert_true(is_tracked(r->client, SHARDS));
+    for (int i = 0; i < SHARDS; i++) {
+        long long calls = server_calls(at[i], "client|id");
+        cmd_ok(at[i], "MULTI");
+        cmd_ok(at[i], "CLIENT KILL TYPE pubsub");
+        if (i == 0)
+            cmd_ok(at[i], "DEL %s", names[i]);
+        cmd_ok(at[i], "EXEC");
+        assert_true(WAIT_FOR(server_calls(at[i], "client|id") > calls, HANG_MS));
+    }
+    assert_true(scene_wait_losses(&events[0], 1));
+    assert_true(is_tracked(r->client, SHARDS - 1));
+    for (int i = 1; i < SHARDS; i++) {
+        cmd_ok(at[i], "DEL %s", names[i]);
+        assert_true(scene_wait_losses(&events[i], 1));
+    }
+    for (int i = 0; i < SHARDS; i++) {
+        assert_int_equal(hf_lock_release(locks[i]), HF_ELOST);
+        hf_lock_free(locks[i]);
+    }
+}
+
 RUN_CASES(ring_start, ring_stop)

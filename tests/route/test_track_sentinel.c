@@ -29,4 +29,17 @@ SCENE_CASE(S99_the_primary_reports_and_the_next_one) {
     hf_lock_free(kept);
 }
 
+/* A waiter behind a token of another library. */
+SCENE_CASE(S98_a_foreign_release_at_the_primary_wakes_a_waiter) {
+    struct scene_waiter waiter;
+    struct server *at = watched_primary(s->watched);
+    cmd_ok(at, "SET shared a-token-of-another-library");
+    long long calls = server_calls(at, "client|caching");
+    scene_wait_for(&waiter, scene_lock(s->client, HF_STRING, "shared"));
+    assert_true(WAIT_FOR(server_calls(at, "client|caching") > calls, HANG_MS));
+    cmd_ok(at, "DEL shared");
+    assert_int_equal(scene_join(&waiter), HF_OK);
+    hf_lock_free(waiter.lock);
+}
+
 RUN_CASES(scene_start, scene_stop)

@@ -112,6 +112,12 @@ static void delete_some(struct quorum_model *m) {
             quorum_delete(m, s);
 }
 
+/* The keys there age by as much at its next command. */
+static void step_clock(struct quorum_model *m, int server) {
+    note(&m->play, "s%d's clock is stepped", server);
+    m->machines[server].clock.offset_ms += LEASE_MS;
+}
+
 static void go_wrong(struct quorum_model *m) {
     unsigned draw = roll(&m->play, 100);
     int client = (int)roll(&m->play, CLIENTS), server = (int)roll(&m->play, SERVERS);
@@ -120,6 +126,8 @@ static void go_wrong(struct quorum_model *m) {
         quorum_save(m, (int)roll(&m->play, SERVERS));
     if (m->deletes && draw < 50)
         delete_some(m);
+    else if (m->discipline == STEPPED && draw < 20)
+        step_clock(m, 0);
     else if (m->crashes && draw < 45)
         strike(m);
     else if (draw < (m->crashes ? 60 : 10))

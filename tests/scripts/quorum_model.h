@@ -25,6 +25,7 @@ enum quorum_discipline {
     MADE_UP,              /* a server that is filled up makes up for one that has lost it */
     BEYOND_THE_GUARD,     /* a proof counts for its lease, of which the guard is half */
     CLOCKS_OFF,           /* clocks that run at speeds 4 in a hundred apart */
+    STEPPED, /* the clock of one server, always the same, is stepped forward by a lease */
 
     LARGEST_OF_VOTES, /* the token is the largest that was drawn; nothing is written back */
     BY_ONE,           /* tokens are drawn one after the other; only a lost counter takes the time */

@@ -195,7 +195,7 @@ static bool have_lookups_failed(void *unused) {
 }
 
 /* A name that has led to a server may do so again, so its absence ends no wait. */
-CASE_AROUND(a_name_that_goes_away_is_waited_for, scene_heal, NULL) {
+CASE_AROUND(U91_a_name_that_goes_away_is_waited_for, scene_heal, NULL) {
     char url[64];
     snprintf(url, sizeof url, "zk://sometimes.invalid:%d", proxy_port(scene.proxy));
     atomic_store(&resolves, true);

@@ -12,6 +12,8 @@
  */
 #include "core/core.h"
 
+#include <string.h>
+
 struct batch {
     struct hfi_renewal renewal;
     struct hfi_core *core;
@@ -81,14 +83,31 @@ static void renewed(struct hfi_hold *hold, uint64_t generation, int err,
     hfi_expired_release_begin(hold->core);
 }
 
+/* Notes whether renewals at this node fail now. Returns whether they did before. With more nodes
+ * than there is room for, the oldest is forgotten. */
+static bool note_failing(struct hfi_core *core, const void *node, bool fails) {
+    const void **nodes = core->renewals_fail_at;
+    size_t i = 0, *len = &core->renewals_fail_len;
+    while (i < *len && nodes[i] != node)
+        i++;
+    bool failed = i < *len;
+    if (failed == fails)
+        return failed;
+    if (!fails || *len == HFI_FAILED_NODES_MAX) {
+        size_t gone = fails ? 0 : i;
+        memmove(nodes + gone, nodes + gone + 1, (--*len - gone) * sizeof *nodes);
+    }
+    if (fails)
+        nodes[(*len)++] = node;
+    return failed;
+}
+
 /* Logged once, until a renewal at the same node succeeds. */
 static void log_renewal(struct hfi_core *core, const struct hfi_renewal *renewal) {
-    bool logged = core->renewals_fail && core->renewals_fail_at == renewal->node;
     bool failed = renewal->error.code != HF_OK;
-    if (renewal->error.code == HF_ECLOSED || (!failed && !logged))
+    if (renewal->error.code == HF_ECLOSED)
         return;
-    core->renewals_fail = failed;
-    core->renewals_fail_at = renewal->node;
+    bool logged = note_failing(core, renewal->node, failed);
     if (failed)
         hfi_log(core->log, logged ? HF_LOG_DEBUG : HF_LOG_WARN, "renewal of %s%zu holds failed: %s",
                 renewal->err == HF_OK ? "some of " : "", renewal->len, renewal->error.text);

@@ -43,6 +43,7 @@ struct hfi_redis {
     struct hfi_route *route;
     int db;
     atomic_bool stopped; /* the connections are gone or about to go */
+    atomic_uint names_heard; /* how many name listeners there are: an inspection may be for one */
 
     struct hfi_poll_batch *poll_batch;
     struct hfi_late_copies *late_copies;
@@ -52,6 +53,9 @@ struct hfi_redis {
     struct hfi_link renewals;                      /* in progress */
     struct hfi_link name_listeners;                /* see name_listener.c */
     const struct hfi_engine_events *engine_events; /* where events go; NULL: nowhere yet */
+    /* A server reports that a key has changed, or (NULL) that any may have. */
+    void (*key_changed)(struct hfi_redis *redis, const struct hfi_node *node, const char *name,
+                        size_t name_len);
     bool listens;        /* something is held that may be broken (break_channel.c) */
     int64_t answered_ms; /* when a survey was last answered, and its id (survey_responder.c) */
     char answered[HFI_ASK_NUMBER_LEN];

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "redis/kinds/string.h"
 #include "redis/ops/call.h"
+#include "redis/pubsub/track.h"
 #include "redis/wait/fair_queue.h"
 
 #include <errno.h>
@@ -47,17 +48,17 @@ static void free_info(hf_lock_info *info) {
 
 static void drop_info(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
-    hf_lock_info *info = state->u.info;
+    hf_lock_info *info = state->u.inspect.info;
     if (info == NULL)
         return;
     free_info(info);
-    state->u.info = NULL;
+    state->u.inspect.info = NULL;
 }
 
 static void succeed(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
-    call->info = state->u.info;
-    state->u.info = NULL;
+    call->info = state->u.inspect.info;
+    state->u.inspect.info = NULL;
     if (call->info->kind != HF_FOUND_OTHER)
         call->info->words = NULL;
     hfi_error_clear(&call->error);
@@ -144,7 +145,7 @@ static void add_connections(const struct hfi_reply *list, hf_holder **owners, si
 static void listed(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     const struct hfi_exchange *x = &state->exchange;
-    const hf_lock_info *info = state->u.info;
+    const hf_lock_info *info = state->u.inspect.info;
     if (x->err == HF_OK && hfi_exchange_reply(x)->type == HFI_REPLY_STRING) {
         add_connections(hfi_exchange_reply(x), info->holders, info->holders_len);
         add_connections(hfi_exchange_reply(x), info->waiters, info->waiters_len);
@@ -160,7 +161,7 @@ static void write_list(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_
 }
 
 static void query_connections(struct hfi_call *call) {
-    const hf_lock_info *info = hfi_state_of(call)->u.info;
+    const hf_lock_info *info = hfi_state_of(call)->u.inspect.info;
     if (info->holders_len > 0 || info->waiters_len > 0)
         hfi_call_send(call, NULL, write_list, listed);
     else
@@ -216,7 +217,7 @@ static int read_queue(const struct hfi_reply *line, hf_lock_info *info) {
 static void got_queue(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     const struct hfi_exchange *x = &state->exchange;
-    hf_lock_info *info = state->u.info;
+    hf_lock_info *info = state->u.inspect.info;
     int err = HF_OK;
     if (x->err == HF_OK && hfi_exchange_reply(x)->type == HFI_REPLY_ARRAY)
         err = read_queue(hfi_exchange_reply(x), info);
@@ -252,8 +253,8 @@ static void timed(struct hfi_call *call) {
     const struct hfi_reply *reply = step_reply(call, HFI_REPLY_INTEGER);
     if (reply == NULL)
         return;
-    state->u.info->ttl_ms = reply->integer;
-    if (may_have_queue(state->u.info))
+    state->u.inspect.info->ttl_ms = reply->integer;
+    if (may_have_queue(state->u.inspect.info))
         hfi_call_send(call, NULL, write_queue_query, got_queue);
     else
         query_connections(call);
@@ -311,7 +312,7 @@ static int read_fields(const struct hfi_reply *fields, hf_lock_info *info) {
 
 static void got_fields(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
-    hf_lock_info *info = state->u.info;
+    hf_lock_info *info = state->u.inspect.info;
     const struct hfi_reply *reply = step_reply(call, HFI_REPLY_ARRAY);
     if (reply == NULL)
         return;
@@ -346,7 +347,7 @@ static void got_leases(struct hfi_call *call) {
     const struct hfi_exchange *x = &state->exchange;
     const struct hfi_reply *reply = x->err == HF_OK ? hfi_exchange_reply(x) : NULL;
     if (reply != NULL && reply->type == HFI_REPLY_INTEGER && reply->integer == 1)
-        state->u.info->kind = HF_FOUND_PERMITS;
+        state->u.inspect.info->kind = HF_FOUND_PERMITS;
     hfi_call_send(call, NULL, write_ttl, timed);
 }
 
@@ -395,7 +396,7 @@ static char *printable(const struct hfi_reply *token) {
 }
 
 static void got_token(struct hfi_call *call, const struct hfi_reply *token) {
-    hf_lock_info *info = hfi_state_of(call)->u.info;
+    hf_lock_info *info = hfi_state_of(call)->u.inspect.info;
     info->kind = HF_FOUND_STRING;
     info->holders = calloc(1, sizeof *info->holders);
     hf_holder *holder = calloc(1, sizeof *holder);
@@ -426,7 +427,7 @@ static void got_value(struct hfi_call *call) {
     }
     bool counts =
         x->err == HF_OK && is_integer(hfi_exchange_reply(x)); /* not if it was deleted since */
-    state->u.info->kind = counts ? HF_FOUND_COUNTER : HF_FOUND_OTHER;
+    state->u.inspect.info->kind = counts ? HF_FOUND_COUNTER : HF_FOUND_OTHER;
     if (counts)
         hfi_call_send(call, NULL, write_leases, got_leases);
     else
@@ -449,12 +450,31 @@ static const char *type_of(const char *reply) {
     return "unknown";
 }
 
+/* A client that listens to names has what it inspects tracked (name_listener.c). */
+static void choose_tracking(struct hfi_exchange *x) {
+    struct hfi_tracker *tracker = hfi_node_learnt(x->node)->tracker;
+    bool heard = atomic_load_explicit(&x->redis->names_heard, memory_order_relaxed) > 0;
+    int64_t target = heard && !x->asking ? hfi_tracker_target(tracker) : 0;
+    hfi_state_around(x)->u.inspect.track_target = target;
+    x->fronts = target != 0 ? HFI_TRACK_FRONTS : 0;
+}
+
+/* Remembers what the server refuses. */
+static void note_tracking(const struct hfi_call_state *state) {
+    const struct hfi_exchange *x = &state->exchange;
+    struct hfi_tracker *tracker = hfi_node_learnt(x->node)->tracker;
+    int64_t target = state->u.inspect.track_target;
+    if (target != 0 && hfi_tracker_is_on(tracker, target, hfi_exchange_reply_of(x, 2)))
+        hfi_tracker_is_next(tracker, hfi_exchange_reply_of(x, 1));
+}
+
 static void got_type(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
-    hf_lock_info *info = state->u.info;
+    hf_lock_info *info = state->u.inspect.info;
     const struct hfi_reply *reply = step_reply(call, HFI_REPLY_STATUS);
     if (reply == NULL)
         return;
+    note_tracking(state);
     info->words = type_of(reply->str);
     info->kind = strcmp(info->words, "none") == 0 ? HF_FOUND_FREE : HF_FOUND_OTHER;
     if (strcmp(info->words, "hash") == 0)
@@ -466,7 +486,12 @@ static void got_type(struct hfi_call *call) {
 }
 
 static void write_type(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
+    int64_t target = hfi_state_around(x)->u.inspect.track_target;
     (void)not_after_ms;
+    if (target != 0) {
+        hfi_track_on(command, target);
+        hfi_track_next(command);
+    }
     write_on_key(x, "TYPE", command);
 }
 
@@ -477,9 +502,11 @@ void hfi_inspect(struct hfi_call *call) {
         return;
     }
     state->cleanup = drop_info;
-    state->u.info = calloc(1, sizeof *state->u.info);
-    if (state->u.info == NULL)
+    state->u.inspect.info = calloc(1, sizeof *state->u.inspect.info);
+    if (state->u.inspect.info == NULL) {
         hfi_call_fail(call, HF_ENOMEM, "out of memory");
-    else
-        hfi_call_send(call, NULL, write_type, got_type);
+        return;
+    }
+    state->exchange.asks = true;
+    hfi_call_send_chosen(call, choose_tracking, NULL, write_type, got_type);
 }

@@ -15,6 +15,10 @@
  * A script that breaks a lock publishes on the channel of breaks before it publishes the release.
  * The listener subscribes to both on one connection, so it reports the break first.
  *
+ * If the server reports changes of keys (pubsub/track.h), it passes on those of its name. It has
+ * nothing tracked itself: an inspection does, while the client has a listener. So each inspection is
+ * followed by one report at most, and a listener that nobody inspects for costs nothing.
+ *
  * It does not subscribe to channels of fair locks. Those notify each waiter on a channel of its
  * own, and the number of subscribers decides who gets the lock. One more subscriber there, even by
  * a pattern, would make a dead waiter look alive.
@@ -34,7 +38,7 @@
 
 #define PAYLOAD_DIGITS 18
 
-enum { OF_LOCK, OF_READWRITE, OF_PERMITS, OF_LATCH, OF_BREAKS, CHANNELS };
+enum { OF_LOCK, OF_READWRITE, OF_STRING, OF_PERMITS, OF_LATCH, OF_BREAKS, CHANNELS };
 
 struct subscription {
     struct hfi_waiter waiter;
@@ -76,9 +80,8 @@ static bool is_for_all_names(const struct name_listener *name_listener) {
 /* Writes the name of a channel unless `to` is NULL; returns its length. */
 static size_t channel_name(const struct name_listener *name_listener, size_t which, char *to) {
     static const struct hfi_kind *const kinds[OF_BREAKS] = {
-        [OF_LOCK] = &hfi_kind_plain,
-        [OF_READWRITE] = &hfi_kind_read,
-        [OF_PERMITS] = &hfi_object_semaphore,
+        [OF_LOCK] = &hfi_kind_plain,    [OF_READWRITE] = &hfi_kind_read,
+        [OF_STRING] = &hfi_kind_string, [OF_PERMITS] = &hfi_object_semaphore,
         [OF_LATCH] = &hfi_object_latch,
     };
     if (which == OF_BREAKS) {
@@ -140,6 +143,7 @@ static void on_message(struct hfi_waiter *waiter, const char *message, size_t le
     } meanings[OF_BREAKS] = {
         [OF_LOCK] = {HF_NEWS_RELEASED, HF_NEWS_RELEASED, HF_NEWS_RELEASED},
         [OF_READWRITE] = {HF_NEWS_READ_RELEASED, HF_NEWS_WRITE_RELEASED, 0},
+        [OF_STRING] = {HF_NEWS_RELEASED, HF_NEWS_RELEASED, HF_NEWS_RELEASED},
         [OF_PERMITS] = {0, HF_NEWS_PERMITS, HF_NEWS_PERMITS},
         [OF_LATCH] = {HF_NEWS_OPENED, HF_NEWS_CLOSED, 0},
     };
@@ -324,6 +328,8 @@ static void check_subscriptions(struct name_listener *name_listener) {
 static void begin(struct name_listener *name_listener) {
     hfi_task_ref(&name_listener->task);
     hfi_list_push_back(&name_listener->redis->name_listeners, &name_listener->link);
+    if (!is_for_all_names(name_listener))
+        atomic_fetch_add(&name_listener->redis->names_heard, 1);
     hfi_redis_watch_route(name_listener->redis);
 }
 
@@ -336,6 +342,8 @@ static void end(struct name_listener *name_listener) {
     leave_all(name_listener);
     hfi_alarm_clear(name_listener->task.exec, &name_listener->alarm);
     hfi_list_remove(&name_listener->link);
+    if (!is_for_all_names(name_listener))
+        atomic_fetch_sub(&redis->names_heard, 1);
     if (!atomic_load(&redis->stopped))
         hfi_redis_watch_route(redis);
     hfi_task_unref(&name_listener->task);
@@ -408,6 +416,23 @@ int hfi_subscribe(struct hfi_engine *engine, const char *name, size_t name_len,
     hfi_task_post(&name_listener->task, HFI_EVENT_READY);
     *ret = &name_listener->base;
     return HF_OK;
+}
+
+static bool is_meant(const struct name_listener *name_listener, const struct hfi_node *node,
+                     const char *name, size_t name_len) {
+    return name_listener->home == node && !is_for_all_names(name_listener) &&
+           (name == NULL || (name_listener->name_len == name_len &&
+                             memcmp(name_listener->name, name, name_len) == 0));
+}
+
+void hfi_name_listeners_changed(struct hfi_redis *redis, const struct hfi_node *node,
+                                const char *name, size_t name_len) {
+    for (struct hfi_link *link = redis->name_listeners.next; link != &redis->name_listeners;
+         link = link->next) {
+        struct name_listener *name_listener = HFI_CONTAINER(link, struct name_listener, link);
+        if (is_meant(name_listener, node, name, name_len))
+            report(name_listener, &(struct hfi_name_event){.kind = HF_NEWS_CHANGED});
+    }
 }
 
 void hfi_name_listeners_check(struct hfi_redis *redis) {

@@ -5,6 +5,7 @@
 
 #include "engine/observe.h"
 
+struct hfi_node;
 struct hfi_redis;
 
 /* As in struct hfi_observe_ops. */
@@ -15,6 +16,9 @@ int hfi_subscribe(struct hfi_engine *engine, const char *name, size_t name_len,
 
 /* The route has changed: names may be served by other nodes now. */
 void hfi_name_listeners_check(struct hfi_redis *redis);
+/* A server reports that a key has changed, or (NULL) that any may have. */
+void hfi_name_listeners_changed(struct hfi_redis *redis, const struct hfi_node *node,
+                                const char *name, size_t name_len);
 /* Before the connections are closed. */
 void hfi_name_listeners_stop(struct hfi_redis *redis);
 

@@ -56,6 +56,10 @@ struct hfi_renewer {
     void (*write_probe)(const struct hfi_redis *redis, const struct hfi_renewal_item *item,
                         struct hfi_command *command);
     bool (*is_there)(const struct hfi_renewal_item *item, const struct hfi_reply *reply);
+    /* The same for `len` holds in one command, whose reply has an element for each. NULL: there is
+     * none, so each has a command of its own. */
+    void (*write_probes)(const struct hfi_redis *redis, const struct hfi_renewal_item *const *items,
+                         size_t len, struct hfi_command *command);
 };
 
 struct hfi_object_op_reply {

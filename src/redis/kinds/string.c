@@ -19,7 +19,8 @@
  * drift since (clock_drift_ppm), so that the key does not end before we believe. A reading older
  * than a second, or of a clock whose readings have contradicted each other, is not trusted: TIME
  * goes in front, and its reply shows how long the lease really is. Then 1 ms for each second has to
- * do, since a long drift would make the key last too long.
+ * do, since a long drift would make the key last too long. (PX would need no clock, but a late copy
+ * could then take the lock at any time, for a whole lease.)
  *
  * Commands are chosen by what the node can do. It is asked once, in front of the first release
  * (COMMAND INFO), and what it refuses is remembered. Servers before 7.0 have no NX with GET: there
@@ -700,10 +701,12 @@ static void write_native_renewal(const struct hfi_redis *redis, const struct hfi
         command, hfi_max_ms(hfi_max_ms(item->lease_ms, left_ms + ROUNDING_MS), redis->watchdog_ms));
 }
 
-static void write_renewal_probe(const struct hfi_redis *redis, const struct hfi_renewal_item *item,
-                                struct hfi_command *command) {
-    hfi_command_text(command, "GET");
-    hfi_name_key(&redis->names, item->name, item->name_len, command);
+static void write_renewal_probes(const struct hfi_redis *redis,
+                                 const struct hfi_renewal_item *const *items, size_t len,
+                                 struct hfi_command *command) {
+    hfi_command_text(command, "MGET");
+    for (size_t i = 0; i < len; i++)
+        hfi_name_key(&redis->names, items[i]->name, items[i]->name_len, command);
 }
 
 static bool is_there(const struct hfi_renewal_item *item, const struct hfi_reply *reply) {
@@ -719,7 +722,7 @@ static const struct hfi_renewer renewer = {
     .script = &hfi_script_string_renew,
     .write = write_renewal,
     .write_native = write_native_renewal,
-    .write_probe = write_renewal_probe,
+    .write_probes = write_renewal_probes,
     .is_there = is_there,
 };
 

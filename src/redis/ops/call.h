@@ -104,7 +104,10 @@ struct hfi_call_state {
             struct hfi_req *seen; /* contains the owner that was seen */
             unsigned rounds;
         } break_holds;
-        hf_lock_info *info; /* inspect: the result so far */
+        struct {
+            hf_lock_info *info;   /* the result so far */
+            int64_t track_target; /* where the next change is reported; 0: nowhere */
+        } inspect;
         struct {
             hf_facts *list;
             size_t step;

@@ -215,18 +215,46 @@ static bool is_native(const struct renew_script *renew_script) {
     return renew_script->exchange.script == NULL;
 }
 
-static void write_probes(const struct renew_script *renew_script, struct hfi_command *command) {
+static void next_command(struct hfi_command *command) {
     hfi_command_close(command);
     hfi_command_open(command);
+}
+
+/* Reads the keys of all, so that they are tracked. */
+static void write_keys_probe(const struct hfi_redis *redis,
+                             const struct hfi_renewal_item *const *items, size_t len,
+                             struct hfi_command *command) {
+    hfi_command_text(command, "EXISTS");
+    for (size_t i = 0; i < len; i++)
+        hfi_name_key(&redis->names, items[i]->name,
+                     hfi_kind_stem_len(items[i]->kind, items[i]->name, items[i]->name_len),
+                     command);
+}
+
+/* How many commands read the keys: one in all, or one for each hold, behind one that has them
+ * tracked. */
+static unsigned probe_commands(const struct renew_script *renew_script) {
+    bool at_once = renew_script->renewer->write_probes != NULL || renew_script->len == 1;
+    return at_once ? 1 : 1 + (unsigned)renew_script->len;
+}
+
+static void write_probes(const struct renew_script *renew_script,
+                         const struct hfi_renewal_item *const *items, struct hfi_command *command) {
+    const struct hfi_redis *redis = renew_script->exchange.redis;
+    const struct hfi_renewer *renewer = renew_script->renewer;
+    next_command(command);
     hfi_track_on(command, renew_script->track_target);
+    hfi_track_next(command);
+    if (renewer->write_probes != NULL) {
+        renewer->write_probes(redis, items, renew_script->len, command);
+        return;
+    }
+    if (renew_script->len > 1)
+        write_keys_probe(redis, items, renew_script->len, command);
     for (size_t i = 0; i < renew_script->len; i++) {
-        hfi_track_next(command);
-        renew_script->renewer->write_probe(renew_script->exchange.redis, item_of(renew_script, i),
-                                           command);
-        if (i + 1 < renew_script->len) {
-            hfi_command_close(command);
-            hfi_command_open(command);
-        }
+        if (renew_script->len > 1)
+            next_command(command);
+        renewer->write_probe(redis, items[i], command);
     }
 }
 
@@ -241,40 +269,62 @@ static void write_renew_script(struct hfi_exchange *x, int64_t not_after_ms,
     else
         renew_script->renewer->write(x->redis, items, renew_script->len, not_after_ms, command);
     if (renew_script->track_target != 0)
-        write_probes(renew_script, command);
+        write_probes(renew_script, items, command);
 }
 
 /* ---- Tracking ---- */
 
-/* Behind the script, since it makes the server forget the keys. That a hold is still there is read
- * with its key: something may have happened in between. */
+/* Behind the script, since it makes the server forget the keys. First the server is asked to report
+ * the keys' changes, then whether each hold is still there: something may have happened in
+ * between. */
 static void choose_probes(struct hfi_exchange *x) {
     struct renew_script *renew_script = HFI_CONTAINER(x, struct renew_script, exchange);
-    bool probes = renew_script->renewer->write_probe != NULL && !x->asking &&
-                  !hfi_exchange_is_acked(x) && x->redis->base.tracks;
+    const struct hfi_renewer *renewer = renew_script->renewer;
+    bool probes = renewer->is_there != NULL && !x->asking && !hfi_exchange_is_acked(x) &&
+                  x->redis->base.tracks;
     renew_script->track_target = probes ? hfi_tracker_target(hfi_node_learnt(x->node)->tracker) : 0;
-    unsigned behind = renew_script->track_target != 0 ? 1 + 2 * (unsigned)renew_script->len : 0;
+    unsigned behind =
+        renew_script->track_target != 0 ? HFI_TRACK_FRONTS + probe_commands(renew_script) : 0;
     x->fronts = x->reply_at = behind;
+}
+
+/* The reply about each hold. False: there is none. */
+static bool find_probes(const struct renew_script *renew_script, const struct hfi_req **ret_read,
+                        const struct hfi_reply **ret_probes) {
+    const struct hfi_req *req = renew_script->exchange.req;
+    if (renew_script->renewer->write_probes != NULL) {
+        const struct hfi_reply *all = req->reply;
+        if (all->type != HFI_REPLY_ARRAY || all->elements != renew_script->len)
+            return false;
+        for (size_t i = 0; i < renew_script->len; i++)
+            ret_probes[i] = all->element[i];
+    } else if (renew_script->len == 1) {
+        ret_probes[0] = req->reply;
+    } else {
+        for (size_t i = renew_script->len; i-- > 0; req = req->front)
+            ret_probes[i] = req->reply;
+        const struct hfi_reply *read = req->reply;
+        if (read->type == HFI_REPLY_ERROR)
+            return false; /* nothing is tracked */
+    }
+    *ret_read = req;
+    return true;
 }
 
 /* The replies behind that of the script; the last is the first. */
 static void read_probes(struct renew_script *renew_script) {
     const struct hfi_exchange *x = &renew_script->exchange;
     struct hfi_tracker *tracker = hfi_node_learnt(x->node)->tracker;
-    const struct hfi_req *req = x->req;
-    const struct hfi_reply *probes[HFI_RENEWAL_MAX], *nexts[HFI_RENEWAL_MAX];
-    if (renew_script->track_target == 0)
+    const struct hfi_req *req;
+    const struct hfi_reply *probes[HFI_RENEWAL_MAX];
+    if (renew_script->track_target == 0 || !find_probes(renew_script, &req, probes))
         return;
-    for (size_t i = renew_script->len; i-- > 0; req = req->front->front) {
-        probes[i] = req->reply;
-        nexts[i] = req->front->reply;
-    }
-    if (!hfi_tracker_is_on(tracker, renew_script->track_target, req->reply))
+    bool on = hfi_tracker_is_on(tracker, renew_script->track_target, req->front->front->reply);
+    if (!on || !hfi_tracker_is_next(tracker, req->front->reply))
         return;
     for (size_t i = 0; i < renew_script->len; i++) {
         struct hfi_renewal_item *item = item_of(renew_script, i);
-        bool next = hfi_tracker_is_next(tracker, nexts[i]);
-        if (item->answer != 1 || !next || probes[i]->type == HFI_REPLY_ERROR)
+        if (item->answer != 1 || probes[i]->type == HFI_REPLY_ERROR)
             continue;
         item->tracked = renew_script->renewer->is_there(item, probes[i]);
         if (!item->tracked)

@@ -266,6 +266,7 @@ static void deliver_all(struct hfi_tracker *tracker) {
     clear_notes(tracker, &notes);
     tracker->all_ms = tracker->delivered_ms = hfi_now_ms();
     hfi_pubsub_wake_all(hfi_node_learnt(tracker->node)->pubsub);
+    tracker->redis->key_changed(tracker->redis, tracker->node, NULL, 0);
     engine_events->touched(engine_events->arg, &scope);
 }
 
@@ -283,6 +284,7 @@ static void deliver(struct hfi_tracker *tracker) {
         const struct hfi_scope scope = {
             .node = tracker->node, .name = note->name, .name_len = note->len};
         engine_events->touched(engine_events->arg, &scope);
+        tracker->redis->key_changed(tracker->redis, tracker->node, note->name, note->len);
     }
     clear_notes(tracker, &notes);
 }

@@ -59,8 +59,8 @@ struct hfi_member {
     hf_error why;
 
     struct hfi_req *role;
-    int64_t role_ms; /* when that was sent */
-    bool confirming; /* acked requests were in flight at the last tick */
+    int64_t role_ms;           /* when that was sent */
+    int64_t confirms_since_ms; /* first tick of a row with acked requests in flight; HFI_NEVER */
 };
 
 struct hfi_cluster {

@@ -109,7 +109,8 @@ static size_t get(struct hfi_cluster *route, const struct address *at, hf_error 
     member->gave_ms = 0;
     atomic_store(&member->doubted_ms, 0);
     atomic_store(&member->replicas, HFI_REPLICAS_UNKNOWN);
-    member->idle = member->named = member->took_over = member->serving = member->confirming = false;
+    member->idle = member->named = member->took_over = member->serving = false;
+    member->confirms_since_ms = HFI_NEVER;
     member->state = HFI_MEMBER_UNASKED;
     atomic_store(&member->node, node);
     pthread_mutex_unlock(&route->mtx);

@@ -1,12 +1,13 @@
 /*
  * Noticing a failed member, and closing idle connections.
  *
- * Runs on the keeper's thread, which owns all state here. A tick comes every second while something
- * is held, waited for, or in flight; else every 20 s, for as long as there is a connection to
- * close. It sends ROLE: while something is held, to every member used lately; while there are
- * waiters, to the member with the subscription; and to a member that waits for acks, since that is
- * no silence of its own. A second without a reply, to ROLE or to any command, puts the member in
- * doubt and starts a search. So does a replica's ROLE reply.
+ * Runs on the keeper's thread, which owns all state here. A tick comes three times a second while
+ * something is held, waited for, or in flight; else every 20 s, for as long as there is a connection
+ * to close. While there are waiters, it sends ROLE to the member with the subscription. Two ticks
+ * may pass until the others agree with a new primary, so a replaced one is noticed within a second.
+ * Every third tick sends ROLE to every member used lately, while something is held; and to a member
+ * that waits for acks, since that is no silence of its own. A second without a reply, to ROLE or to
+ * any command, puts the member in doubt and starts a search. So does a replica's ROLE reply.
  *
  * A member in doubt that has no slots any more is retired at once: its requests end as if the
  * connections were lost. One that still replies is kept, since it refuses commands for slots that
@@ -16,7 +17,8 @@
 
 #include <string.h>
 
-#define TICK_MS 1000
+#define TICK_MS 334
+#define SILENT_MS 1000 /* at most three ticks */
 #define SLOW_TICK_MS 20000
 #define CHECK_MS 10000
 #define IDLE_MS 60000
@@ -95,6 +97,8 @@ static void ask_role(struct hfi_cluster *route, struct hfi_member *member, int64
     if (control == NULL)
         return;
     hfi_conn_keep_up(control, true);
+    if (member->role != NULL && now_ms - member->role_ms < SILENT_MS)
+        return;
     if (member->role != NULL) {
         suspect(route, member);
         if (now_ms - member->role_ms >= route->cmd_timeout_ms)
@@ -160,19 +164,22 @@ static void check_member(struct hfi_cluster *route, struct hfi_member *member,
         round->awake = round->awake || !member->idle;
         return;
     }
-    bool loaded = hfi_node_load(node) > 0;
-    /* Then ROLE was sent a tick ago, or a connection was opened for it. */
-    bool confirmed = member->confirming;
-    member->confirming = hfi_node_confirms(node);
+    bool loaded = hfi_node_load(node) > 0, confirms = hfi_node_confirms(node);
     bool listened = hfi_node_is_listened(node);
-    round->busy = round->busy || used || loaded || member->confirming || listened;
+    if (!confirms)
+        member->confirms_since_ms = HFI_NEVER;
+    else if (member->confirms_since_ms == HFI_NEVER)
+        member->confirms_since_ms = round->now_ms;
+    /* Then ROLE was sent, or a connection was opened for it. */
+    bool confirmed = confirms && round->now_ms - member->confirms_since_ms >= SILENT_MS;
+    round->busy = round->busy || used || loaded || confirms || listened;
     round->awake = true;
-    if ((loaded || (confirmed && member->confirming)) &&
-        round->now_ms - hfi_node_last_answer_ms(node) >= TICK_MS) {
+    if ((loaded || confirmed) && round->now_ms - hfi_node_last_answer_ms(node) >= SILENT_MS) {
         suspect(route, member);
         return;
     }
-    if ((route->watching || member->confirming || listened) && atomic_load(&member->slots) > 0)
+    bool is_due = listened || member->role != NULL || round->now_ms - member->role_ms >= SILENT_MS;
+    if ((route->watching || confirms || listened) && is_due && atomic_load(&member->slots) > 0)
         ask_role(route, member, round->now_ms);
 }
 
