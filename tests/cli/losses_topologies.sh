@@ -50,8 +50,8 @@ loses() {
 }
 
 test_a_quorum() {
-    local ports=() i
-    for i in 1 2 3; do
+    local ports=()
+    for _ in 1 2 3; do
         listen setpriv --pdeathsig KILL redis-server --bind 127.0.0.1 --save '' --appendonly no --dir "$dir"
         ports+=("$port")
     done
