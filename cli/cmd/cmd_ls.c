@@ -132,8 +132,8 @@ static int print_all_json(const struct list *list, const hf_fleet_lock *const *l
 
 static int print_metrics(const hf_fleet *fleet) {
     const struct fleet_totals none = {0};
-    bool written = fleet_metrics_write(stdout, METRICS_TEXT, fleet, NULL, &none,
-                                          FLEET_PROMETHEUS_NAMES_MAX);
+    bool written =
+        fleet_metrics_write(stdout, METRICS_TEXT, fleet, NULL, &none, FLEET_PROMETHEUS_NAMES_MAX);
     if (!written && ferror(stdout) == 0) {
         say(LEVEL_ERROR, "out of memory");
         return STATUS_OS;

@@ -317,8 +317,8 @@ static bool make_view(struct view *view, size_t names_max) {
 }
 
 bool fleet_metrics_write(FILE *out, enum metrics_format format, const hf_fleet *fleet,
-                            const hf_deadlocks *deadlocks, const struct fleet_totals *totals,
-                            size_t names_max) {
+                         const hf_deadlocks *deadlocks, const struct fleet_totals *totals,
+                         size_t names_max) {
     struct view view = {.out = out, .format = format, .fleet = fleet};
     bool made = make_view(&view, names_max);
     if (made) {

@@ -237,4 +237,18 @@ FLEET_CASE(same_server_twice) {
     assert_int_equal(hf_close(client), HF_OK);
 }
 
+/* Each server grants it, but the lease is over when that is heard. Nobody else has it, so it is not busy. */
+FLEET_CASE(C383_answers_that_come_after_the_lease) {
+    hf_acquire_options brief = HF_ACQUIRE_INIT;
+    brief.wait_ms = 0;
+    brief.lease_ms = 300;
+    for (int i = 0; i < FLEET; i++)
+        proxy_delay(f->proxy[i], FLEET_ACQUIRE, 400);
+    assert_int_equal(hf_lock_acquire_with(f->lock, &brief, NULL), HF_ETIMEDOUT);
+    for (int i = 0; i < FLEET; i++)
+        proxy_heal(f->proxy[i]);
+    assert_int_equal(hf_lock_acquire_for(f->lock, HANG_MS), HF_OK);
+    assert_int_equal(hf_lock_release(f->lock), HF_OK);
+}
+
 RUN_CASES(fleet_start_servers, fleet_stop_servers)

@@ -228,7 +228,8 @@ WORLD_CASE(R17_a_nested_wait_behind_a_lost_answer_keeps_the_lock) {
     proxy_drop_replies_after(w->proxy, hfi_script_lease.sha1);
     assert_int_equal(extend(w->lock, HF_EXTEND_SET, 60000, NULL), HF_EUNKNOWN);
     err = hf_lock_acquire_for(w->lock, 300);
-    assert_true(err == HF_ETIMEDOUT || err == HF_OK); /* OK: the machine paused until all was over */
+    assert_true(err == HF_ETIMEDOUT ||
+                err == HF_OK); /* OK: the machine paused until all was over */
     int count = err == HF_OK ? 2 : 1;
     while ((err = hf_lock_extend(w->lock, 90000)) == HF_EUNKNOWN)
         wait_a_moment();

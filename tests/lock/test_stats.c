@@ -251,8 +251,7 @@ static bool all_are_counted(void *arg) {
     struct tally *tally = arg;
     uint64_t counted = world_stats(tally->w->client).renewals - tally->before;
     uint64_t sent = proxy_seen(tally->w->proxy, world_renews(tally->w)) - tally->sent;
-    return counted >= 3 &&
-           (server_is_other(tally->w->server) ? counted <= sent : counted == sent);
+    return counted >= 3 && (server_is_other(tally->w->server) ? counted <= sent : counted == sent);
 }
 
 /* A fixed lease, which nobody renews; but what is held in ZooKeeper is held by the session, and that has to be. Returns how

@@ -221,7 +221,8 @@ CASE(renewed_by_slot) {
     enum { NAMES = sizeof names / sizeof names[0] };
     hf_options options = scene_options();
     options.watchdog_ms = ENDURING_MS;
-    options.flags |= HF_NO_TRACKING; /* a report of a moved key has it renewed apart from the others */
+    options.flags |=
+        HF_NO_TRACKING; /* a report of a moved key has it renewed apart from the others */
     struct move m;
     hf_lock *locks[NAMES];
     begin(&m, "{one}", HF_PLAIN, &options);

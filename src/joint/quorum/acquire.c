@@ -181,6 +181,14 @@ static bool is_known_held(const struct hfi_ballot *ballot) {
     return busy >= ballot->quorum->majority;
 }
 
+/* Of one attempt. If no server has said that another owner is there, the answers came too late: their leases were over. */
+static int why_lost(const struct hfi_ballot *ballot) {
+    for (size_t i = 0; i < ballot->quorum->len; i++)
+        if (ballot->member_votes[i].known)
+            return HF_EBUSY;
+    return HF_ETIMEDOUT;
+}
+
 static int64_t next_probe_us(const struct hfi_request *request) {
     return hfi_now_us() + random_between(request, PROBE_MS, PROBE_MS * 5 / 4) * 1000;
 }
@@ -259,7 +267,7 @@ static void keep(struct hfi_request *request, const struct hfi_tally *tally) {
         check_soon_us(request, request->acquire.keep_pause_us);
         request->acquire.keep_pause_us = longer_pause_us(request->acquire.keep_pause_us, rtt_us);
     } else if (request->acquire.one_attempt) {
-        fail(request, HF_EBUSY);
+        fail(request, why_lost(request->ballot));
     } else if (is_known_held(request->ballot)) {
         wait_for_first(request);
     } else if (hfi_tally_is_open(request, tally)) {
@@ -338,7 +346,7 @@ static void decide(struct hfi_request *request, const struct hfi_tally *tally) {
     if (ballot->member_votes[first].answer == HFI_GRANTED)
         keep(request, tally);
     else if (request->acquire.one_attempt)
-        fail(request, HF_EBUSY);
+        fail(request, why_lost(request->ballot));
     else if (hfi_tally_is_open(request, tally))
         ask_late_ones_again(request);
     else
