@@ -52,7 +52,7 @@ static int take(void *user, int id, char *value, const char *shown) {
     case ID_WAIT:
         return take_wait(&acquire->waiting, "acquire", value, shown, &acquire->held.wait_ms);
     case ID_LEASE:
-        return parse_duration(value, &acquire->held.lease_ms) && acquire->held.lease_ms > 0
+        return parse_lease(value, &acquire->held.lease_ms) && acquire->held.lease_ms != 0
                    ? 0
                    : duration_error("acquire", shown, value);
     case ID_BUSY_STATUS:
@@ -98,9 +98,9 @@ static int report_plain(const struct held *held) {
 }
 
 static int report_json(const struct held *held) {
-    json_t *object =
-        json_pack("{s:o, s:s, s:s, s:I}", "name", json_text(held->name), "kind", held->kind->name,
-                  "handle", held->owner, "lease_ms", (json_int_t)held->lease_ms);
+    json_t *object = json_pack("{s:o, s:s, s:s, s:o}", "name", json_text(held->name), "kind",
+                               held->kind->name, "handle", held->owner, "lease_ms",
+                               held->lease_ms > 0 ? json_integer(held->lease_ms) : json_null());
     if (object != NULL && held->token != 0)
         json_object_set_new(object, "token", json_integer(held->token));
     return print_json(object);
@@ -178,7 +178,10 @@ static int check(struct acquire *acquire, int argc, char **argv) {
         return usage_error("acquire",
                            "--lease is required: nothing renews the lock after this command exits");
     acquire->held.name = argv[0];
-    return choice_settle(&acquire->choice, "acquire");
+    int status = choice_settle(&acquire->choice, "acquire");
+    if (status != 0)
+        return status;
+    return choice_check_lease(&acquire->choice, "acquire", acquire->held.lease_ms);
 }
 
 static int run(struct connection *connection, int argc, char **argv) {
@@ -225,7 +228,7 @@ const struct command command_acquire = {
         "--lease DUR [OPTIONS] NAME\n"
         "Acquires the lock NAME, prints a handle for it and exits. The lock is held until 'release' gets\n"
         "the handle or the lease ends; 'extend' makes it last longer.\n\n"
-        "      --lease DUR             how long to hold it\n"
+        "      --lease DUR             how long to hold it; with --string also none: until it is released\n"
         "  -x, -e, --exclusive         exclusively (the default)\n"
         "  -s, --shared                as a reader: beside other readers, without a writer\n"
         "  -W, --write                 as the writer beside -s: exclusively\n"

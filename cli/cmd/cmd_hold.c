@@ -54,7 +54,7 @@ struct hold {
 /* The lease: renewed by the watchdog, or fixed. */
 static int take_lease(struct hold *hold, int id, const char *value, const char *shown) {
     int64_t ms;
-    if (!parse_duration(value, &ms) || ms == 0)
+    if (!(id == ID_LEASE ? parse_lease : parse_duration)(value, &ms) || ms == 0)
         return duration_error("hold", shown, value);
     int status = either_take(&hold->leasing, "hold", id, shown, EXCLUSIVE_LEASES);
     if (status != 0)
@@ -147,10 +147,12 @@ static json_t *json_names(const struct names *names) {
 }
 
 static int announce(const struct held *held) {
+    bool ends = held->lease_ms != HF_NO_LEASE;
     json_int_t remaining_ms = held_remaining_ms(held), deadline_ms = now_ms() + remaining_ms;
-    json_t *object = json_pack("{s:o, s:s, s:s, s:I, s:I, s:i}", "name", json_text(held->name),
-                               "kind", held->kind->name, "owner", held->owner, "remaining_ms",
-                               remaining_ms, "deadline_ms", deadline_ms, "pid", (int)getpid());
+    json_t *object = json_pack(
+        "{s:o, s:s, s:s, s:o, s:o, s:i}", "name", json_text(held->name), "kind", held->kind->name,
+        "owner", held->owner, "remaining_ms", ends ? json_integer(remaining_ms) : json_null(),
+        "deadline_ms", ends ? json_integer(deadline_ms) : json_null(), "pid", (int)getpid());
     if (object != NULL && held->names != NULL)
         json_object_set_new(object, "names", json_names(held->names));
     if (object != NULL && held->token != 0)
@@ -298,6 +300,8 @@ static int run(struct connection *connection, int argc, char **argv) {
         return -first;
     int status = choice_settle(&hold.choice, "hold");
     if (status == 0)
+        status = choice_check_lease(&hold.choice, "hold", hold.held.lease_ms);
+    if (status == 0)
         status = take_names(&hold, argc - first, argv + first);
     hold.held.kind = hold.choice.kind;
     hold.held.slots = hold.choice.slots;
@@ -346,7 +350,7 @@ const struct command command_hold = {
         "  -w, --wait DUR              wait at most this long; 0 is -n (default: for ever)\n"
         "  -E, --conflict-exit-code N  exit status if the lock was not free (75)\n"
         "      --ttl DUR               lease, renewed while the lock is held (30s)\n"
-        "      --lease DUR             fixed lease, not renewed\n"
+        "      --lease DUR             fixed lease, not renewed; with --string also none\n"
         "      --no-stdin              do not watch standard input\n"
         "      --label TEXT            the holder's name, as others see it (holdfast)\n"
         "  -q, --quiet   -v, --verbose   --json\n"

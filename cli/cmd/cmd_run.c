@@ -75,8 +75,9 @@ static int take_env(const struct run_args *args, char *value, const char *shown,
 
 /* The lease: renewed by the watchdog, or fixed. */
 static int take_lease(struct run_args *args, int id, const char *value, const char *shown) {
-    int64_t ms;
-    int status = take_duration(args, value, shown, SHORTEST_TTL_MS, &ms);
+    int64_t ms = 0;
+    bool none = id == ID_LEASE && parse_lease(value, &ms) && ms == HF_NO_LEASE;
+    int status = none ? 0 : take_duration(args, value, shown, SHORTEST_TTL_MS, &ms);
     if (status == 0)
         status = either_take(&args->leasing, args->subcommand, id, shown, EXCLUSIVE_LEASES);
     if (status != 0)
@@ -277,6 +278,8 @@ void run_args_free(struct run_args *args) {
 
 int run_args_finish(struct run_args *args, int argc, char **argv) {
     int status = choice_settle(&args->choice, args->subcommand);
+    if (status == 0)
+        status = choice_check_lease(&args->choice, args->subcommand, args->options.lease_ms);
     if (status != 0)
         return status;
     args->options.kind = args->choice.kind;
@@ -351,6 +354,7 @@ const struct command command_run = {
         "  -E, --conflict-exit-code N  exit status if the lock was not free (75)\n"
         "      --ttl DUR               lease, renewed while the command runs (30s)\n"
         "      --lease DUR             fixed lease, not renewed: the command ends before it does\n"
+        "                              (with --string also none: it stays locked if we die)\n"
         "      --hold-for DUR          keep the lock for at least this long\n"
         "Running the command:\n"
         "  -c, --command STRING        run STRING with the shell\n"

@@ -36,6 +36,13 @@ bool parse_duration(const char *text, int64_t *ret_ms) {
     return true;
 }
 
+bool parse_lease(const char *text, int64_t *ret_ms) {
+    if (strcmp(text, "none") != 0)
+        return parse_duration(text, ret_ms);
+    *ret_ms = HF_NO_LEASE;
+    return true;
+}
+
 int duration_error(const char *subcommand, const char *shown, const char *value) {
     int64_t ms;
     if (parse_duration(value, &ms))

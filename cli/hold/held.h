@@ -136,6 +136,7 @@ struct choice {
     bool by_flag;   /* from the command line, not the environment */
     bool exclusive; /* -x was given */
     bool several;   /* -m was given */
+    bool no_lease;  /* --lease none */
 };
 
 enum { CHOICE_ID_FIRST = 2000 };
@@ -163,6 +164,8 @@ bool choice_option(struct choice *choice, const char *subcommand, int id, const 
                    const char *shown, int *ret_status);
 /* After all options are read: sets `kind`. Returns 0 or an exit status. */
 int choice_settle(struct choice *choice, const char *subcommand);
+/* Then: notes the lease. Returns 0, or an exit status if that kind cannot be without one. */
+int choice_check_lease(struct choice *choice, const char *subcommand, int64_t lease_ms);
 /* After connection_resolve(): returns 0, or an exit status if a quorum does not offer that kind. */
 int choice_check_servers(const struct choice *choice, const struct connection *connection,
                          const char *subcommand);

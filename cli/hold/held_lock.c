@@ -125,8 +125,10 @@ static int release(struct held *held) {
     return hf_lock_release_start(held->lock, held->number, held_on_released, held, NULL);
 }
 
+/* Without a lease more than anybody waits, but a time can be computed from it. */
 static int64_t remaining_ms(const struct held *held) {
-    return hf_lock_remaining_ms_as(held->lock, held->number);
+    int64_t left_ms = hf_lock_remaining_ms_as(held->lock, held->number);
+    return left_ms < HF_LEASE_MAX_MS ? left_ms : HF_LEASE_MAX_MS;
 }
 
 static void free_lock(struct held *held) {

@@ -74,8 +74,19 @@ int choice_settle(struct choice *choice, const char *subcommand) {
     return 0;
 }
 
+int choice_check_lease(struct choice *choice, const char *subcommand, int64_t lease_ms) {
+    choice->no_lease = lease_ms == HF_NO_LEASE;
+    if (!choice->no_lease)
+        return 0;
+    if (choice->kind->lock != HF_STRING)
+        return usage_error(subcommand, "--lease none is only for --string");
+    return choice->several ? usage_error(subcommand, "-m and --lease none exclude each other") : 0;
+}
+
 int choice_check_servers(const struct choice *choice, const struct connection *connection,
                          const char *subcommand) {
+    if (choice->no_lease)
+        return connection_refuse_several(connection, subcommand, "--lease none");
     if (choice->kind == &plain || choice->kind->flags == HF_FENCED ||
         choice->kind->lock == HF_STRING)
         return 0;

@@ -35,7 +35,7 @@ struct run_options {
     char **argv;               /* of the command; NULL-terminated */
     const char *shell_command; /* -c */
     int64_t wait_ms;           /* HF_FOREVER; 0: one attempt */
-    int64_t lease_ms;          /* 0: renewed by the watchdog */
+    int64_t lease_ms;          /* 0: renewed by the watchdog; or HF_NO_LEASE */
     int64_t ttl_ms;            /* the watchdog's lease */
     int64_t timeout_ms;        /* 0: none */
     int64_t kill_after_ms;     /* 0: never */

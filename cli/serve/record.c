@@ -69,6 +69,13 @@ static struct record_break *find_break(struct recorder *recorder, const char *na
     return NULL;
 }
 
+/* One whose end no survey has shown yet. */
+static struct record_break *find_awaited_break(struct recorder *recorder,
+                                               const hf_fleet_lock *lock) {
+    struct record_break *found = find_break(recorder, lock->name, lock->name_len);
+    return found != NULL && !found->over ? found : NULL;
+}
+
 static void record_broken_holds(struct recorder *recorder, const hf_fleet_lock *lock,
                                 struct history_event *event) {
     char who[CELL_SIZE];
@@ -275,7 +282,7 @@ static void record_end(struct recorder *recorder, const hf_fleet *later,
                        const hf_fleet_lock *before, const hf_fleet_lock *after,
                        const hf_fleet_party *party, int64_t at_ms) {
     char who[CELL_SIZE];
-    struct record_break *broken = find_break(recorder, before->name, before->name_len);
+    const struct record_break *broken = find_awaited_break(recorder, before);
     const char *how =
         broken != NULL ? "broken" : how_it_ended(recorder, later, party, before, after);
     struct history_event event = event_of_lock(recorder, how, before);
@@ -330,12 +337,9 @@ static bool compare(struct recorder *recorder, const hf_fleet *earlier, const hf
     for (size_t i = 0; i < change.came_len; i++)
         record_acquire(recorder, lock, change.came[i],
                        change.handed && i == 0 ? change.left[0] : NULL);
-    struct record_break *broken =
-        change.left_len > 0 ? find_break(recorder, lock->name, lock->name_len) : NULL;
-    if (broken != NULL) {
-        free(broken->name);
-        broken->name = NULL;
-    }
+    struct record_break *broken = change.left_len > 0 ? find_awaited_break(recorder, lock) : NULL;
+    if (broken != NULL)
+        broken->over = true; /* kept, since other servers of a quorum may report it later */
     fleet_change_free(&change);
     return change.handed;
 }

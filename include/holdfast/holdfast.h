@@ -36,7 +36,8 @@
  *     for that long (HF_EREFUSED, with the server's message); with Sentinel or Cluster the limit is
  *     `failover_timeout_ms` while any server answers.
  *   - Times: int64_t milliseconds, named `_ms`. A wait of HF_FOREVER (-1) never gives up; 0 is one
- *     attempt. A lease of HF_WATCHDOG (0) is renewed; a negative one is refused.
+ *     attempt. A lease of HF_WATCHDOG (0) is renewed; HF_NO_LEASE (-1) is for string locks and
+ *     permits, other negative ones for nothing.
  *   - Owners: hf_lock_x() acts for this thread, hf_lock_x_as() for an owner (0: this thread). An
  *     operation (hf_lock_x_start()) refuses owner 0, except that an acquire then draws a fresh one,
  *     returned in its result.
@@ -51,7 +52,8 @@
  *   - Callbacks run on the client's dispatch thread, or in hf_dispatch() with HF_MANUAL_DISPATCH;
  *     never under a mutex of the library. They may call `_start` functions; synchronous verbs,
  *     hf_op_wait() and hf_close() return HF_EDEADLK. Removing one (NULL, or its handle freed)
- *     blocks until it has returned, except inside a callback; it never runs again.
+ *     blocks until it has returned, except inside a callback; it never runs again. That cannot
+ *     deadlock if no callback takes a lock of the program that is held meanwhile.
  *   - fork: in a child, calls on the parent's objects return HF_EFORKED; hf_close() and functions
  *     that free only close descriptors, and cancelling does nothing. The parent's locks are
  *     untouched. A child's thread has a new number.
@@ -153,7 +155,9 @@ HF_API const char *hf_error_format(const hf_error *error, char *text, size_t siz
 typedef struct hf_client hf_client;
 
 #define HF_FOREVER (-INT64_C(1))
-#define HF_WATCHDOG INT64_C(0)  /* a lease that is renewed while held */
+#define HF_WATCHDOG INT64_C(0) /* a lease that is renewed while held */
+/* None: string locks and permits are then held until released, whatever becomes of their holder. */
+#define HF_NO_LEASE (-INT64_C(1))
 #define HF_MANUAL_DISPATCH 0x1u /* callbacks run in hf_dispatch() */
 #define HF_TLS_INSECURE 0x2u    /* accept any certificate, and so any server in between */
 /* Never spin. By default calls spin up to 0.1 ms for a reply, where that pays. */
@@ -352,8 +356,8 @@ typedef struct hf_options {
 HF_API int hf_open(const char *url, const hf_options *options, hf_client **ret_client);
 
 /* Ends a client. Waiting calls return HF_ECLOSED, and callbacks still due run with that code. Holds
- * are not released, since their work may be going on: their leases run out. Afterwards handles may
- * only be freed.
+ * are not released, since their work may be going on: their leases run out; those without one stay.
+ * Afterwards handles may only be freed.
  * Blocks:  until running callbacks have returned; also, up to `cmd_timeout_ms`, to undo an
  *          abandoned acquire, finish an unanswered release or announce a loss. (A hanging name
  *          lookup may outlive the client in its own thread.)
@@ -533,7 +537,10 @@ typedef struct hf_acquire_options {
     size_t size;
     hf_owner owner; /* 0: this thread; of an operation: a fresh one */
     int64_t wait_ms;
-    /* HF_WATCHDOG, or 1 .. HF_LEASE_MAX_MS */
+    /* HF_WATCHDOG, 1 .. HF_LEASE_MAX_MS, or, for HF_STRING, HF_NO_LEASE: until released or broken,
+     * even if the holder dies or its client is closed. It has no deadline either: a client that
+     * cannot reach the server goes on trusting it. HF_EINVAL with other kinds, cohorts, quorums and
+     * hf_lock_new_all(); HF_ENOTSUP when nested in a hold that has a lease. */
     int64_t lease_ms;
     hf_cancel *cancel;
     int acks; /* as in hf_options; 0: the client's. Nested: the strictest */
@@ -558,9 +565,10 @@ typedef struct hf_result {
     size_t size; /* set by HF_RESULT_INIT before a synchronous call */
     int code;
     hf_owner owner;
-    int64_t count;        /* acquire, release: the owner's count on this lock now */
-    int64_t remaining_ms; /* acquire, extend: how long the hold can be trusted, from now */
-    int64_t token;        /* fenced locks: larger than every token before it */
+    int64_t count; /* acquire, release: the owner's count on this lock now */
+    /* acquire, extend: how long the hold can be trusted, from now; INT64_MAX: it has no lease */
+    int64_t remaining_ms;
+    int64_t token; /* fenced locks: larger than every token before it */
     /* the answer or number; booleans, and whether it was done: 0 or 1 */
     int64_t value;
     hf_error error;
@@ -615,12 +623,13 @@ HF_API int hf_lock_release_as(hf_lock *lock, hf_owner owner);
 
 /* Stops renewing a hold whose owner can no longer release it, as the library does when a thread
  * ends. Unless it is released, extended or acquired again, it ends after hf_lock_remaining_ms_as()
- * and is reported lost. A fixed lease stays as it is. Nothing is sent.
+ * and is reported lost. A fixed lease stays as it is, and a hold without one too. Nothing is sent.
  * Errors:  HF_ENOTOWNER not held; HF_ELOST the hold had already ended. */
 HF_API int hf_lock_forget(hf_lock *lock);
 HF_API int hf_lock_forget_as(hf_lock *lock, hf_owner owner);
 
-/* Makes the hold last at least `lease_ms` (1 to HF_LEASE_MAX_MS) from now; never shortens it.
+/* Makes the hold last at least `lease_ms` (1 to HF_LEASE_MAX_MS) from now; never shortens it. One
+ * without a lease stays without.
  * Errors:  HF_ENOTOWNER not held; HF_ELOST the hold had already ended, or the name is now something
  *          else; HF_EUNKNOWN no answer; HF_ENOREPLICA fewer replicas confirmed than the hold's
  *          `acks`, and it lasts as long as before. */
@@ -644,10 +653,10 @@ typedef struct hf_extend_options {
 #define HF_EXTEND_INIT HF_INIT(hf_extend_options, HF_EXTEND_DEFAULTS)
 
 /* Extends as `mode` says. SET and ADD are for plain, fair and string locks with any flags but
- * HF_COHORT, on one server of a kind that runs scripts; else HF_ENOTSUP. They are sent once. If the
- * answer to a SET is lost, the hold is trusted only until the sooner of both ends, and further
- * extensions are HF_EUNKNOWN while it may still arrive (`cmd_timeout_ms`). A renewal that is under
- * way during a SET can lengthen the lease at the server. `ret` may be NULL.
+ * HF_COHORT, on one server of a kind that runs scripts, and for holds with a lease; else HF_ENOTSUP.
+ * They are sent once. If the answer to a SET is lost, the hold is trusted only until the sooner of
+ * both ends, and further extensions are HF_EUNKNOWN while it may still arrive (`cmd_timeout_ms`). A
+ * renewal that is under way during a SET can lengthen the lease at the server. `ret` may be NULL.
  * Errors:  those of hf_lock_extend(). */
 HF_API int hf_lock_extend_with(hf_lock *lock, const hf_extend_options *options, hf_result *ret);
 
@@ -695,7 +704,7 @@ HF_API int hf_lock_ttl_ms(hf_lock *lock, int64_t *ret_ttl_ms);
 
 /* From memory, without I/O.
  * remaining: how long this owner's hold can be trusted, rounded down; 0: less than 1 ms, not held,
- * or lost. Never negative.
+ * or lost. Never negative. INT64_MAX: it has no lease.
  * token: the latest of a fenced hold. HF_ENOTOWNER without such a hold, HF_ENOTSUP for kinds
  * without tokens. */
 HF_API int64_t hf_lock_remaining_ms(hf_lock *lock);
@@ -966,8 +975,6 @@ typedef struct hf_permits hf_permits;
 typedef struct hf_permit_id {
     char text[33];
 } hf_permit_id;
-
-#define HF_NO_LEASE (-INT64_C(1)) /* never expires, as with Redisson's acquire() */
 
 typedef struct hf_permits_options {
     size_t size;

@@ -125,6 +125,11 @@ inline hf_lock_options kind_of(hf_kind kind, unsigned flags) {
     return options;
 }
 
+inline std::string taken(char *text) {
+    std::unique_ptr<char, decltype(&hf_text_free)> owned(text, &hf_text_free);
+    return owned.get();
+}
+
 inline void close_quietly(hf_client *client) {
     hf_close(client);
 }
@@ -177,8 +182,14 @@ public:
     std::string metrics() const {
         char *text = nullptr;
         detail::check(hf_client_metrics(native_handle(), &text));
-        std::unique_ptr<char, decltype(&hf_text_free)> owned(text, &hf_text_free);
-        return owned.get();
+        return detail::taken(text);
+    }
+
+    /* Begins to close, and empties this. With HF_MANUAL_DISPATCH `callback` is needed, and
+     * hf_dispatch() of what is returned, until it has run. */
+    hf_client *close_start(hf_close_fn callback = nullptr, void *user = nullptr) {
+        detail::check(hf_close_start(native_handle(), callback, user));
+        return handle_.release();
     }
 
     /* With HF_MANUAL_DISPATCH. */
@@ -206,6 +217,21 @@ private:
     detail::owned<hf_client, detail::close_quietly> handle_;
 };
 
+/* ---- JSON ------------------------------------------------------------------------------------ */
+
+/* What `holdfast ls --json` prints. */
+inline std::string json(const hf_fleet &fleet) {
+    char *text = nullptr;
+    detail::check(hf_fleet_json(&fleet, &text));
+    return detail::taken(text);
+}
+/* What `holdfast show --json` prints of the lock `name`. */
+inline std::string json(const hf_lock_info &info, std::string_view name) {
+    char *text = nullptr;
+    detail::check(hf_lock_info_json(&info, name.data(), name.size(), &text));
+    return detail::taken(text);
+}
+
 /* ---- Waiting --------------------------------------------------------------------------------- */
 
 /* Ends waits from another thread: put its native_handle() into their options. */
@@ -231,8 +257,19 @@ class op {
 public:
     op() = default;
     explicit op(hf_op *started) noexcept : handle_(started) {}
+    /* `done`: what its callback would free, `drop` does it. */
+    op(hf_op *started, void *done, void (*drop)(void *)) noexcept
+        : handle_(started), done_(done), drop_(drop) {}
 
     void cancel() noexcept { hf_op_cancel(native_handle()); }
+    /* Gives it up and empties this: what it acquires is released. True: its function never runs. */
+    bool abandon() noexcept {
+        bool started = handle_ != nullptr;
+        bool gone = hf_op_abandon(handle_.release());
+        if (started && gone && drop_ != nullptr)
+            drop_(done_);
+        return gone;
+    }
     /* Empty: not complete yet. The result's code says whether it succeeded. */
     template <class Rep, class Period>
     std::optional<hf_result> wait_for(const std::chrono::duration<Rep, Period> &wait) const {
@@ -256,6 +293,8 @@ private:
     }
 
     detail::owned<hf_op, hf_op_free> handle_;
+    void *done_ = nullptr;
+    void (*drop_)(void *) = nullptr;
 };
 
 namespace detail {
@@ -271,8 +310,8 @@ template <class Start, class Done> op begin(Start start, Done &&done) {
     auto copy = std::make_unique<kept>(std::forward<Done>(done));
     hf_op *started = nullptr;
     check(start(completed<kept>, static_cast<void *>(copy.get()), &started));
-    static_cast<void>(copy.release());
-    return op(started);
+    return op(started, copy.release(),
+              [](void *kept_here) { delete static_cast<kept *>(kept_here); });
 }
 
 } // namespace detail

@@ -28,10 +28,12 @@ from ._common import (
     NewsKind,
     Options,
     acks_of,
+    endless,
     kind_of,
     lease_ms,
     ms,
     restart_mode,
+    seconds_left,
     values_of,
 )
 from ._errors import (
@@ -262,7 +264,7 @@ class Lost:
                 if left is not None and left <= 0:
                     return False
                 # Without a message a hold can still reach its deadline.
-                deadline = max(lock.remaining, 0.01)
+                deadline = min(max(lock.remaining, 0.01), 3600.0)
                 self._changed.wait(deadline if left is None else min(left, deadline))
         return True
 
@@ -284,6 +286,8 @@ class Lock(_core.Guard):
     raise_on_release_error
                       False: `with` does not raise LockError at its end, but logs it
     kind              "plain", "fair", "spin", "fenced", "string", "cohort", or some of them joined by "+"
+    no_expiry         True, of kind "string": without a timeout it has no end, as in redis-py, and no watchdog. It
+                      stays locked if its process dies
     acks              how many replicas must confirm: a number, "all", "report" or "off"
     on_lost           called with a LossEvent, on a thread of the client
     spin, cohort      (first, factor, maximum) in seconds; (passes, seconds)
@@ -304,6 +308,7 @@ class Lock(_core.Guard):
         raise_on_release_error: bool = True,
         kind: str = "plain",
         acks: int | str | None = None,
+        no_expiry: bool = False,
         on_lost: Callable[[LossEvent], None] | None = None,
         spin: tuple[float, float, float] | None = None,
         cohort: tuple[int, float] | None = None,
@@ -323,7 +328,7 @@ class Lock(_core.Guard):
         )
         super().__init__(
             raw,
-            self._lease_of(timeout),
+            endless(timeout, no_expiry, self._lease_of(timeout)),
             ms(blocking_timeout, _FOREVER),
             blocking,
             self._reentrant,
@@ -337,6 +342,7 @@ class Lock(_core.Guard):
         self.name = name
         self.timeout = timeout
         self.kind = kind
+        self.no_expiry = no_expiry
         self._restart = restart_mode(kind, _values is not None or _members is not None)
         self.lost = Lost(self)
         self._on_lost = on_lost
@@ -369,7 +375,8 @@ class Lock(_core.Guard):
     def _leased(self, what: str) -> int:
         owner = self._held(what)
         if self.timeout is None:
-            text = f"cannot {what} a lock without a timeout: the watchdog renews it"
+            why = "it has no end" if self.no_expiry else "the watchdog renews it"
+            text = f"cannot {what} a lock without a timeout: {why}"
             raise self._error(LockError(text, lock_name=text_of(self.name)))
         return owner
 
@@ -394,7 +401,7 @@ class Lock(_core.Guard):
     def remaining(self) -> float:
         """For how many seconds the hold can be trusted, from memory; 0: not held, or lost."""
         owner = self._owner
-        return 0.0 if owner is None else self._raw.remaining_ms(owner) / 1000
+        return 0.0 if owner is None else seconds_left(self._raw.remaining_ms(owner))
 
     def ensure_held(self, at_least: float = 0.0) -> None:
         """Raises LockLostError unless the hold can be trusted for longer than `at_least` seconds."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import logging
+import math
 import os
 import re
 import weakref
@@ -73,6 +74,8 @@ _SECONDS = {"command_timeout": "cmd_timeout_ms"} | {
         "ack_timeout",
     )
 }
+_NO_LEASE = -1
+_NO_END = 2**63 - 1  # what the library says is left without a lease
 _ACKS = {"all": _core.ACKS_ALL, "report": _core.ACKS_REPORT, "off": _core.ACKS_OFF}
 _FLAGS = {"tls_insecure": _core.TLS_INSECURE, "sleep_at_once": _core.SLEEP_AT_ONCE}
 
@@ -173,6 +176,15 @@ def lease_ms(timeout: float | None) -> int:
     if timeout is not None and timeout <= 0:
         raise ArgumentError(f"a timeout is more than 0 seconds, or None, not {timeout!r}")
     return ms(timeout, 0)
+
+
+def endless(timeout: float | None, no_expiry: bool, lease: int) -> int:
+    """`no_expiry`: without a timeout the lock has no end, in place of the watchdog."""
+    return _NO_LEASE if no_expiry and timeout is None else lease
+
+
+def seconds_left(left_ms: int) -> float:
+    return math.inf if left_ms == _NO_END else left_ms / 1000
 
 
 # ---- What the library reports ----

@@ -109,7 +109,8 @@ static int clear(PyObject *module) {
     return 0;
 }
 
-/* Without Py_mod_multiple_interpreters: an interpreter with a GIL of its own refuses to import it. */
+/* Without Py_mod_multiple_interpreters: an interpreter with a GIL of its own refuses to import it. CPython 3.12
+ * can hang when one that has had threads ends, without this module, too. */
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, execute}, {0, NULL}};
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_core", NULL, sizeof(State), functions, slots, traverse, clear, NULL,

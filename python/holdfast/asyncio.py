@@ -23,10 +23,12 @@ from ._common import (
     News,
     Options,
     acks_of,
+    endless,
     kind_of,
     lease_ms,
     ms,
     restart_mode,
+    seconds_left,
     values_of,
 )
 from ._errors import (
@@ -247,6 +249,7 @@ class Lock:
         raise_on_release_error: bool = True,
         kind: str = "plain",
         acks: int | str | None = None,
+        no_expiry: bool = False,
         on_lost: Callable[[LossEvent], None] | None = None,
         cancel_on_loss: bool = True,
         spin: tuple[float, float, float] | None = None,
@@ -265,7 +268,7 @@ class Lock:
             None if spin is None else (ms(spin[0], 0), int(spin[1]), ms(spin[2], 0)),
             None if cohort is None else (cohort[0], ms(cohort[1], 0)),
         )
-        self._lease_ms = self._lease_of(timeout)
+        self._lease_ms = endless(timeout, no_expiry, self._lease_of(timeout))
         self._acks = acks_of(acks)
         self._holds: weakref.WeakKeyDictionary[Any, _Hold] = weakref.WeakKeyDictionary()
         self._shared = not thread_local
@@ -274,6 +277,7 @@ class Lock:
         self.name = name
         self.timeout = timeout
         self.kind = kind
+        self.no_expiry = no_expiry
         self._restart = restart_mode(kind, _values is not None or _members is not None)
         self.blocking = blocking
         self.blocking_timeout = blocking_timeout
@@ -309,7 +313,8 @@ class Lock:
     def _leased(self, what: str) -> int:
         owner = self._held(what).owner
         if self.timeout is None:
-            text = f"cannot {what} a lock without a timeout: the watchdog renews it"
+            why = "it has no end" if self.no_expiry else "the watchdog renews it"
+            text = f"cannot {what} a lock without a timeout: {why}"
             raise self._error(LockError(text, lock_name=text_of(self.name)))
         return owner
 
@@ -383,7 +388,7 @@ class Lock:
     def remaining(self) -> float:
         """For how many seconds the hold can be trusted, from memory; 0: not held, or lost."""
         hold = self._holds.get(self._key())
-        return 0.0 if hold is None else self._raw.remaining_ms(hold.owner) / 1000
+        return 0.0 if hold is None else seconds_left(self._raw.remaining_ms(hold.owner))
 
     def ensure_held(self, at_least: float = 0.0) -> None:
         """Raises LockLostError unless the hold can be trusted for longer than `at_least` seconds."""

@@ -113,7 +113,7 @@ static int read_options(const hf_acquire_options *given, hf_acquire_options *opt
         err = hfi_invalid("a string token must have 1 to HF_STRING_TOKEN_MAX bytes");
     if (err == HF_OK && (options->acks < HF_ACKS_OFF || options->acks > HF_ACKS_MAX))
         err = hfi_invalid("acks must be 0, 1 to HF_ACKS_MAX, or one of HF_ACKS_...");
-    return err != HF_OK ? err : check_lease(options->lease_ms);
+    return err != HF_OK || options->lease_ms == HF_NO_LEASE ? err : check_lease(options->lease_ms);
 }
 
 /* The caller's reference to the text is dropped by the functions that made the arguments. */
@@ -132,6 +132,9 @@ static int acquire_args(hf_lock *lock, const hf_acquire_options *given, bool asy
         return err;
     hf_owner owner = options.owner == 0 && async ? hfi_owner_next() : options.owner;
     err = lock_args(lock, &hfi_verb_acquire, owner, args);
+    if (err == HF_OK && options.lease_ms == HF_NO_LEASE && !args->kind->takes_no_lease)
+        err = hfi_invalid("HF_NO_LEASE is for string locks: not for other kinds, cohorts, quorums, "
+                          "locks made of others, or in ZooKeeper");
     if (err != HF_OK)
         return err;
     args->wait_ms = options.wait_ms;

@@ -23,6 +23,8 @@ int64_t hfi_after_ms(int64_t base_ms, int64_t delta_ms) {
 }
 
 int64_t hfi_left_ms(int64_t until_ms) {
+    if (until_ms == HFI_NEVER)
+        return HFI_NEVER;
     int64_t now_us = hfi_now_us();
     int64_t left_ms = until_ms - now_us / 1000 - (now_us % 1000 != 0);
     return left_ms > 0 ? left_ms : 0;

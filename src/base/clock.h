@@ -14,7 +14,7 @@ int64_t hfi_now_us(void);
 int64_t hfi_after_ms(int64_t base_ms, int64_t delta_ms);
 
 /* Whole milliseconds from now until then, rounded down so that a promise is never too long; 0
- * when it has passed. */
+ * when it has passed; HFI_NEVER stays so. */
 int64_t hfi_left_ms(int64_t until_ms);
 
 /* The earlier and the later of two times, or the shorter and the longer of two durations. */

@@ -88,8 +88,10 @@ struct hfi_call {
     /* Kinds that are `stamped`: that of the hold, if there is one; its text belongs to the core.
      * Output of a first acquire, which may begin with a text. */
     struct hfi_stamp stamp;
-    int64_t count;    /* how many times this owner holds the lock, as far as we know */
-    int64_t lease_ms; /* acquire, release (for what remains), extend */
+    int64_t count; /* how many times this owner holds the lock, as far as we know */
+    /* acquire, release (for what remains), extend; HF_NO_LEASE for permits and kinds with
+     * `takes_no_lease` */
+    int64_t lease_ms;
     /* acquire, extend: how many replica acks are required, as in hf_options; 0: none */
     int acks;
     /* extend, of kinds with tokens: the smallest token that the server is to store. HFI_TOKEN_DRAW:

@@ -35,7 +35,8 @@ struct hfi_kind {
     /* The server knows each hold by a stamp that the engine draws for it (stamp.h), and does not
      * know how often the owner has re-entered. */
     bool stamped;
-    bool takes_stamp; /* the caller may choose that stamp */
+    bool takes_stamp;    /* the caller may choose that stamp */
+    bool takes_no_lease; /* a lock that can be held without a lease: HF_NO_LEASE */
     /* The engine may have the server report changes of a hold, if it does so at all. */
     bool tracked;
     /* A lock made of other locks (core/hold/parts.h): its holds are their holds. The engine of the

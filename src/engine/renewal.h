@@ -23,8 +23,9 @@ struct hfi_renewal_item {
     const char *owner;
     size_t owner_len;
     struct hfi_stamp stamp; /* of kinds that are `stamped`; its text belongs to the caller */
-    int64_t lease_ms;       /* extend to at least this much from now; 1: only probe it */
-    int acks;               /* as in struct hfi_call */
+    /* extend to at least this much from now; 1: only probe it; HF_NO_LEASE: it is to have none */
+    int64_t lease_ms;
+    int acks; /* as in struct hfi_call */
     /* out: 1 held, 0 gone, HF_EWRONGTYPE: the key holds something else; other HF_E...: no answer
      * for this hold */
     int answer;

@@ -64,6 +64,55 @@ test_unlock() {
     free ours || fail "still locked"
 }
 
+# It outlives what took it: only a release ends it, by its handle or whatever it is.
+test_without_a_lease() {
+    expect 0 hf acquire --string --lease none lasting
+    local token=$out
+    same "$(redis get lasting)" "$token"
+    same "$(redis pttl lasting)" -1
+    expect 75 hf run -n --string lasting true
+    expect 0 hf extend --string lasting "$token" 90s
+    same "$(redis pttl lasting)" -1
+    expect 0 hf release --string lasting "$token"
+    free lasting || fail "still locked"
+    expect 0 hf acquire --json --string --lease none lasting
+    [[ $out == *'"lease_ms":null'* ]] || fail "$out"
+    expect 0 hf unlock --force --string lasting
+    free lasting || fail "still locked"
+}
+
+test_run_and_hold_without_a_lease() {
+    # shellcheck disable=SC2016
+    expect 0 hf run --string --lease none lasting sh -c 'redis-cli -s "$0" pttl lasting' "$socket"
+    same "$out" -1
+    free lasting || fail "still locked"
+    start hf hold --no-stdin --string --lease none lasting >"$dir/lasting.held"
+    wait_until file_filled "$dir/lasting.held"
+    [[ $(<"$dir/lasting.held") == *'"remaining_ms":null,"deadline_ms":null'* ]] || fail "$(<"$dir/lasting.held")"
+    kill -KILL "$pid"
+    finish "$pid"
+    same "$(redis pttl lasting)" -1
+    expect 0 hf unlock --force --string lasting
+    start hf run --string --lease none lasting sh -c 'touch "$0"; while :; do sleep 0.1; done' "$dir/lasting.runs"
+    wait_until test -e "$dir/lasting.runs"
+    redis del lasting >/dev/null
+    finish "$pid"
+    same "$status" 79
+}
+
+test_no_lease_is_for_strings() {
+    for command in "run --lease none other true" "hold --lease none other" "acquire --lease none other"; do
+        # shellcheck disable=SC2086
+        expect 64 hf $command
+        says "--lease none is only for --string"
+    done
+    expect 64 hf run --string -m --lease none one two -- true
+    says "-m and --lease none exclude each other"
+    expect 64 hf run --string --ttl none other true
+    expect 64 "$HOLDFAST" -u "unix://$dir/1" -u "unix://$dir/2" -u "unix://$dir/3" run --string --lease none q true
+    says "--lease none"
+}
+
 test_other_kinds_say_so() {
     expect 0 hf acquire --string --lease 30s kinds
     expect 65 hf run -n kinds true

@@ -351,6 +351,56 @@ void a_started_operation_can_be_cancelled(void **) {
     assert_int_equal(op.wait().code, HF_ECANCELED);
 }
 
+void an_abandoned_operation_leaves_nothing(void **) {
+    two_clients c;
+    auto alive = std::make_shared<int>(0);
+    {
+        std::lock_guard<holdfast::mutex> holder(c.rival);
+        holdfast::op op =
+            c.mutex.acquire_start(HF_ACQUIRE_INIT, [alive](const hf_result &) { ++*alive; });
+        holdfast::op moved = std::move(op);
+        assert_true(moved.abandon());
+        assert_int_equal(alive.use_count(), 1);
+        assert_true(moved.abandon() && op.abandon());
+    }
+    c.rival.lock(); /* nobody is in its way */
+    c.rival.unlock();
+    assert_int_equal(*alive, 0);
+
+    std::promise<void> ended;
+    holdfast::op op = c.mutex.acquire_start(
+        HF_ACQUIRE_INIT, [&ended, alive](const hf_result &) { ended.set_value(); });
+    ended.get_future().get();
+    assert_false(op.abandon());
+    assert_true(eventually([&] { return alive.use_count() == 1; }));
+    assert_true(held("guarded"));
+}
+
+void a_client_can_begin_to_close(void **) {
+    holdfast::client client(url());
+    std::promise<void> closed;
+    client.close_start([](void *user) { static_cast<std::promise<void> *>(user)->set_value(); },
+                       &closed);
+    closed.get_future().get();
+    assert_null(client.native_handle());
+}
+
+void what_is_seen_becomes_json(void **) {
+    two_clients c;
+    std::lock_guard<holdfast::mutex> guard(c.mutex);
+    hf_lock_info *info = nullptr;
+    assert_int_equal(hf_lock_inspect(c.mutex.native_handle(), &info), HF_OK);
+    std::string text = holdfast::json(*info, "guarded");
+    hf_lock_info_free(info);
+    assert_true(text.find("\"guarded\"") != std::string::npos);
+
+    hf_fleet *fleet = nullptr;
+    hf_survey_options options = HF_SURVEY_INIT;
+    assert_int_equal(hf_survey(c.theirs.native_handle(), &options, &fleet), HF_OK);
+    assert_int_equal(holdfast::json(*fleet).front(), '{');
+    hf_fleet_free(fleet);
+}
+
 void manual_dispatch_runs_callbacks_here(void **) {
     hf_options options = HF_OPTIONS_INIT;
     options.flags = HF_MANUAL_DISPATCH;
@@ -402,6 +452,9 @@ int main() {
         TEST(a_switch_cancels_a_wait),
         TEST(operations_complete_with_a_function),
         TEST(a_started_operation_can_be_cancelled),
+        TEST(an_abandoned_operation_leaves_nothing),
+        TEST(a_client_can_begin_to_close),
+        TEST(what_is_seen_becomes_json),
         TEST(manual_dispatch_runs_callbacks_here),
         TEST(a_mutex_may_outlive_its_client),
     };

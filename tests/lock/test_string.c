@@ -890,6 +890,19 @@ static void no_script_is_needed(struct server *server) {
     assert_true(HOLDS_FOR(hf_lock_remaining_ms(lock) > 0, 4500));
     assert_int_equal(hf_lock_release(lock), HF_OK);
 
+    /* without a lease it is permanent, and stays so */
+    fixed.lease_ms = HF_NO_LEASE;
+    assert_int_equal(hf_lock_acquire_with(lock, &fixed, NULL), HF_OK);
+    assert_int_equal(pttl(server, "s"), -1);
+    assert_int_equal(hf_lock_acquire(lock), HF_OK);
+    assert_int_equal(hf_lock_extend(lock, 1000), HF_OK);
+    assert_int_equal(pttl(server, "s"), -1);
+    cmd_ok(server, "PEXPIRE s 60000");
+    assert_true(WAIT_FOR(pttl(server, "s") == -1, HANG_MS));
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    assert_int_equal(hf_lock_release(lock), HF_OK);
+    assert_int_equal(pttl(server, "s"), -2);
+
     a_late_renewal_shortens_nothing_that_is_trusted(server);
 
     cmd_ok(server, "SET s 5f3a");

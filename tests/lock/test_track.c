@@ -55,6 +55,7 @@ static const struct form forms[] = {
     {"read_fixed", HF_READ, LONG_MS, false},
     {"group_fixed", HF_PLAIN, LONG_MS, true},
     {"string_fixed", HF_STRING, LONG_MS, false},
+    {"string_no_lease", HF_STRING, HF_NO_LEASE, false},
 };
 
 /* Each renewer, and each way to read whether a hold is there. */

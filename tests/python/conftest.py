@@ -6,6 +6,7 @@ import contextlib
 import os
 import random
 import shutil
+import socket
 import subprocess
 import time
 from pathlib import Path
@@ -110,3 +111,44 @@ def other(server):
     """Another client, as it were of another process."""
     with holdfast.Client(server.url) as client:
         yield client
+
+
+@pytest.fixture
+def zookeeper(tmp_path):
+    """The url of a server of ZooKeeper, whose classes the C library's tests fetch."""
+    build, source = os.environ.get("HF_BUILD_DIR"), os.environ.get("HF_SOURCE_DIR")
+    if build is None or source is None:
+        pytest.skip("HF_BUILD_DIR and HF_SOURCE_DIR are not set")
+    Path(build, "java").mkdir(parents=True, exist_ok=True)
+    made = subprocess.run(
+        ["flock", f"{build}/java/lock", "bash", f"{source}/tests/java/build.sh", f"{build}/java", "server"],
+        capture_output=True,
+        text=True,
+    )
+    if made.returncode == 77:
+        pytest.skip(made.stdout.strip())
+    assert made.returncode == 0, made.stderr
+    classes = Path(build, "java", "servers").read_text().strip()
+    command = ["setpriv", "--pdeathsig", "KILL", "java", "-XX:+UseSerialGC", "-Xmx128m", "-cp", classes]
+    command += ["org.apache.zookeeper.server.quorum.QuorumPeerMain", str(tmp_path / "zoo.cfg")]
+    for _ in range(20):
+        port = random.randrange(10000, 32768)  # The kernel gives these to nobody.
+        (tmp_path / "zoo.cfg").write_text(
+            f"dataDir={tmp_path}/data\nclientPort={port}\nclientPortAddress=127.0.0.1\ntickTime=500\n"
+            "admin.enableServer=false\n"
+        )
+        with open(tmp_path / "log", "w") as log:
+            server = subprocess.Popen(command, stdout=log, stderr=log)
+        wait_until(lambda server=server, port=port: server.poll() is not None or is_zookeeper(port), "its start")
+        if server.poll() is None:
+            break  # Otherwise the port was in use.
+    yield f"zk://127.0.0.1:{port}"
+    server.kill()
+    server.wait()
+
+
+def is_zookeeper(port):
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), HANG_S) as connection:
+        connection.sendall(b"srvr")
+        return connection.recv(9) == b"Zookeeper"
+    return False

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import gc
 import random
-import time
 import warnings
 
 import pytest
+import redis.asyncio
 
 import holdfast
 import holdfast.asyncio
+import holdfast.redis
 from conftest import HANG_S, SOAK, WATCHDOG, losses, wait_until
 
 KINDS = ["plain", "fair", "spin", "fenced", "string", "cohort", "fair+cohort"]
@@ -265,24 +266,61 @@ async def take_semaphore(semaphore):
         await asyncio.sleep(0)
 
 
-def actions(client, kind):
-    """What is to be cancelled: (a function that makes a coroutine, what must be free afterwards)."""
+async def take_twice(lock):
+    async with lock, lock:
+        await asyncio.sleep(0)
+
+
+async def take_over(client, other):
+    """Adopts what another client holds. Cancelled, it ends with its lease: so it is broken here."""
+    name = f"k{random.randrange(10**9)}"
+    held = other.lock(name)
+    await held.acquire()
+    handle = held.handle
+    try:
+        lock = await client.adopt(name, handle)
+        await lock.release()
+    finally:
+        held._holds.clear()
+        server_side = other.lock(name)
+        await asyncio.shield(asyncio.ensure_future(server_side.break_lock()))
+
+
+async def wait_for_latch(latch):
+    assert not await latch.wait(0.002)
+
+
+def actions(client, kind, url):
+    """A function that makes a coroutine, which is to be cancelled."""
     if kind == "permits":
         permits = client.permits("permits")
         return lambda: take_permits(permits)
     if kind == "semaphore":
         semaphore = client.semaphore("semaphore")
         return lambda: take_semaphore(semaphore)
+    if kind == "latch":
+        latch = client.latch("latch")
+        return lambda: wait_for_latch(latch)
     if kind == "group":
         return lambda: take_and_give_back(client.group("group", random.sample("abcd", 2)))
     if kind == "all_of":
         return lambda: take_and_give_back(
             holdfast.asyncio.all_of(*(client.lock(f"k{n}") for n in random.sample(range(6), 2)))
         )
+    if kind == "reentrant":
+        return lambda: take_twice(client.rlock(f"k{random.randrange(8)}"))
     if kind in ("read", "write"):
         return lambda: take_and_give_back(
             getattr(client.rwlock(f"k{random.randrange(4)}"), random.choice(["read", "write"]))()
         )
+    if kind == "redis":
+        theirs = redis.asyncio.Redis(unix_socket_path=url.removeprefix("unix://"))
+        holdfast.redis._clients[theirs.connection_pool] = client
+        return lambda: take_and_give_back(
+            theirs.lock(f"k{random.randrange(8)}", lock_class=holdfast.redis.AsyncLock)
+        )
+    if kind in ("quorum", "zookeeper"):
+        kind = "plain"
     return lambda: take_and_give_back(client.lock(f"k{random.randrange(8)}", kind=kind))
 
 
@@ -291,7 +329,7 @@ async def cancel_at_random(client, act, cancels):
     while count < cancels:
         tasks = [asyncio.create_task(act()) for _ in range(20)]
         for task in tasks:
-            await asyncio.sleep(random.random() * 0.0005)
+            await asyncio.sleep(random.choice([0, 0, 0, random.random() * 0.0005]))
             if random.random() < 0.7 and not task.done():
                 task.cancel()
                 count += 1
@@ -302,32 +340,71 @@ async def cancel_at_random(client, act, cancels):
     await until(lambda: client.stats()["holds"] == 0 and client.stats()["waits"] == 0, "the end of all holds")
 
 
-ACTIONS = [*KINDS, "read", "group", "all_of", "semaphore", "permits"]
+async def cancel_and_look(client, kind, url, keys):
+    """Cancels at random; then all is free, and nothing is held or awaited."""
+    cancels = 10000 if SOAK else 60
+    if kind == "adopt":
+        async with holdfast.asyncio.Client(url, watchdog=1000) as other:
+            await cancel_at_random(client, lambda: take_over(client, other), cancels // 10)
+        return  # What was cancelled ends with its lease.
+    await cancel_at_random(client, actions(client, kind, url), cancels)
+    await until(lambda: keys() == [], "the end of all locks")
+    for n in range(8):
+        async with client.lock(f"k{n}", kind="string" if kind == "redis" else "plain"):
+            pass
+
+
+ACTIONS = [*KINDS, "reentrant", "read", "group", "all_of", "semaphore", "permits", "latch", "redis", "adopt"]
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize(
-    ("kind", "loop"), [(k, "asyncio") for k in ACTIONS] + [(k, "uvloop") for k in ("plain", "fair", "permits")]
-)
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("kind", ACTIONS)
 def test_random_cancels_leave_nothing(server, kind, loop):
     """10,000 of each kind at full size."""
     random.seed(7)
+
+    def keys():
+        return [k for k in server.redis.keys("*") if k.startswith((b"k", b"group"))]
 
     async def scene():
         async with holdfast.asyncio.Client(server.url, watchdog=1000) as client:  # What is left behind stays.
             await client.semaphore("semaphore").try_set(3)
             await client.permits("permits").try_set(3)
-            await cancel_at_random(client, actions(client, kind), 10000 if SOAK else 150)
-
-            def left():
-                return [k for k in server.redis.keys("*") if k.startswith((b"k", b"group"))]
-
-            await until(lambda: left() == [], "the end of all locks")
-            end = time.monotonic() + HANG_S
+            await client.latch("latch").try_set(1)
+            await cancel_and_look(client, kind, server.url, keys)
             for counter in (client.permits("permits"), client.semaphore("semaphore")):
-                while await counter.available() != 3:
-                    assert time.monotonic() < end
-            assert client.stats()["cancelled"] > 0
+                async with asyncio.timeout(HANG_S):
+                    while await counter.available() != 3:
+                        await asyncio.sleep(0)
+            assert client.stats()["cancelled"] > 0 or kind == "adopt"
+
+    run(scene(), loop)
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_random_cancels_on_a_quorum(new_server, loop):
+    random.seed(7)
+    servers = [new_server() for _ in range(3)]
+    url = " ".join(s.url for s in servers)
+
+    async def scene():
+        async with holdfast.asyncio.Client(url, watchdog=1000, restart_guard=0) as client:
+            await cancel_and_look(client, "quorum", url, lambda: [k for s in servers for k in s.redis.keys("k*")])
+
+    run(scene(), loop)
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_random_cancels_on_zookeeper(zookeeper, loop):
+    random.seed(7)
+
+    async def scene():
+        patient = {"connect_timeout": HANG_S, "command_timeout": HANG_S}
+        async with holdfast.asyncio.Client(zookeeper, **patient) as client:
+            await cancel_and_look(client, "zookeeper", zookeeper, list)
 
     run(scene(), loop)
 

@@ -429,3 +429,37 @@ def test_interpreter_with_a_gil_of_its_own_is_refused(tmp_path):
     """,
     )
     assert out == "True\n"
+
+
+@pytest.mark.skipif(sys.version_info < (3, 13), reason="before Python 3.13 they do not end well, also without holdfast")
+def test_interpreters_that_share_a_gil(server, tmp_path):
+    """An exact counter of three of them, as under mod_wsgi."""
+    inside = """
+        import pathlib, sys
+        sys.path[:] = {path!r}
+        import holdfast
+        counter = pathlib.Path({counter!r})
+        with holdfast.Client({url!r}) as client:
+            for _ in range(20):
+                with client.lock("x"):
+                    counter.write_text(str(int(counter.read_text()) + 1))
+    """
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    (tmp_path / "inside").write_text(
+        textwrap.dedent(inside).format(path=sys.path, counter=str(counter), url=server.url)
+    )
+    run(
+        tmp_path,
+        """
+        import pathlib, sys, threading
+        import _interpreters as interpreters
+        code = pathlib.Path(sys.argv[1]).read_text()
+        ids = [interpreters.create("legacy") for _ in range(3)]
+        threads = [threading.Thread(target=interpreters.run_string, args=(i, code)) for i in ids]
+        for t in threads: t.start()
+        for t in threads: t.join()
+    """,
+        str(tmp_path / "inside"),
+    )
+    assert counter.read_text() == "60"

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 import warnings
 
 import pytest
@@ -38,7 +39,7 @@ def bang(*ignored):
 
 def scenes(client, shared):
     """What a raising signal may hit."""
-    reentrant = client.rlock("reentrant")
+    reentrant, rwlock = client.rlock("reentrant"), client.rwlock("new-rw")
     semaphore = client.semaphore("semaphore")
     semaphore.try_set(1)
     permits = client.permits("permits")
@@ -61,6 +62,30 @@ def scenes(client, shared):
         shared.acquire()
         shared.release()
 
+    def with_each_kind():
+        with client.lock("shared", kind=random.choice(["spin", "fenced", "cohort"])):
+            pass
+
+    def with_a_fair_lock():
+        with client.lock("new-fair", kind="fair"):
+            pass
+
+    def with_a_string_lock():
+        with client.lock("new-string", kind="string"):
+            pass
+
+    def with_readers_and_writers():
+        with rwlock.write(), rwlock.read():
+            pass
+
+    def with_a_group():
+        with client.group("new-group", random.sample("abcd", 2)):
+            pass
+
+    def with_all_of():
+        with holdfast.all_of(client.lock("new-a"), client.lock("new-b")):
+            pass
+
     def with_a_semaphore():
         with semaphore:
             pass
@@ -74,9 +99,18 @@ def scenes(client, shared):
         with_a_shared_lock,
         with_a_reentrant_lock,
         acquire_and_release,
+        with_each_kind,
+        with_a_fair_lock,
+        with_a_string_lock,
+        with_readers_and_writers,
+        with_a_group,
+        with_all_of,
         with_a_semaphore,
         with_permits,
     ]
+
+
+SCENES = 12
 
 
 def interrupt(scene, times, after):
@@ -96,11 +130,12 @@ def interrupt(scene, times, after):
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", range(SCENES))
 def test_raising_signals_leave_nothing(client, server, number):
-    """20,000 interrupts at full size."""
+    """20,000 interrupts of each scene at full size."""
     random.seed(number)
     shared = client.lock("shared")
+    assert len(scenes(client, shared)) == SCENES
     scene = scenes(client, shared)[number]
 
     def after():
@@ -109,7 +144,7 @@ def test_raising_signals_leave_nothing(client, server, number):
             shared.release()
 
     with handler(signal.SIGALRM, bang):
-        interrupt(scene, 20000 // 6 if SOAK else 150, after)
+        interrupt(scene, 20000 if SOAK else 75, after)
     gc.collect()
     wait_until(lambda: left(client, server) == [], "the end of all holds")
     assert client.stats()["acquired"] > 0 or scene.__name__ == "with_a_semaphore"
@@ -127,7 +162,8 @@ def left(client, server):
     return keys
 
 
-WAITS = ["plain", "fair", "string", "cohort", "group", "all_of", "semaphore", "permits", "latch"]
+WAITS = ["plain", "fair", "spin", "fenced", "string", "cohort", "read", "write", "group", "all_of"]
+WAITS += ["semaphore", "permits", "latch", "with", "asyncio"]
 
 
 @pytest.mark.parametrize("kind", WAITS)
@@ -144,6 +180,13 @@ def test_ctrl_c_ends_a_wait(server, kind):
         elif kind == "semaphore": call = client.semaphore("s").acquire
         elif kind == "permits": call = client.permits("p").acquire
         elif kind == "latch": call = client.latch("l").wait
+        elif kind in ("read", "write"): call = getattr(client.rwlock("x"), kind)().acquire
+        elif kind == "asyncio":
+            import asyncio, holdfast.asyncio
+            client.close()
+            client = holdfast.asyncio.Client(sys.argv[1], watchdog=1000)
+            call = lambda: asyncio.run(client.lock("x").acquire())
+        elif kind == "with": call = client.lock("x").__enter__
         else: call = client.lock("x", kind=kind).acquire
         signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b"handled\\n"))
         def tell():
@@ -155,13 +198,15 @@ def test_ctrl_c_ends_a_wait(server, kind):
             call()
             os.write(1, b"got it\\n")
         except KeyboardInterrupt:
-            while (stats := client.stats())["waits"] or stats["holds"]:  # What it had of all_of() goes back.
-                time.sleep(0.001)
             os.write(1, b"interrupted\\n")
+            while kind != "asyncio" and ((stats := client.stats())["waits"] or stats["holds"]):
+                time.sleep(0.001)  # What it had of all_of() goes back.
             sys.stdin.read()  # What goes back in the background may need this process.
     """
     holder = holdfast.Client(server.url)
-    lock = holder.lock("x", kind=kind if kind in ("fair", "string") else "plain")
+    lock = holder.lock("x", kind=kind if kind in ("fair", "string", "spin", "fenced") else "plain")
+    if kind in ("read", "write"):
+        lock = holder.rwlock("x").write()
     if kind == "group":
         lock = holder.group("x", ["v"])
     elif kind in ("semaphore", "permits"):
@@ -180,8 +225,13 @@ def test_ctrl_c_ends_a_wait(server, kind):
     for _ in range(3):  # A handler that returns does not end the wait.
         process.send_signal(signal.SIGUSR1)
         assert process.stdout.readline() == "handled\n"
+    start = time.monotonic()
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline() == "interrupted\n"
+    took_ms = (time.monotonic() - start) * 1000
+    print(f"Ctrl-C ended a wait for {kind} after {took_ms:.0f} ms")
+    if SOAK:
+        assert took_ms <= 100
     wait_until(lambda: not server.redis.exists("y"), "the return of the other lock of all_of()")
     process.stdin.close()
     assert process.wait(HANG_S) == 0

@@ -20,6 +20,7 @@ enum discipline {
     RENEWS_BY_PX,    /* a renewal sets the lease, and an extension is trusted as a whole */
     NEVER_SETTLES,   /* nothing is released once more when a lost copy cannot act any more */
     NEVER_ASKS_TIME, /* an old reading of the server's clock is trusted */
+    ONE_STEP,        /* an acquire without a lease sets a key without an end */
     /* on a server without scripts a renewal sets the lease, at least to what is left */
     CAREFUL_NATIVE,       /* of an extension no more is trusted than a lease */
     TRUSTS_NATIVE,        /* it is trusted as a whole */
@@ -36,7 +37,9 @@ enum {
     SAMPLE_OLD = 10
 };
 
-enum verb { ACQUIRE, RELEASE, RENEW, EXTEND, SETTLE };
+#define NEVER INT64_MAX
+
+enum verb { ACQUIRE, PERSIST, RELEASE, RENEW, EXTEND, SETTLE };
 
 /* A copy of a command, on its way to the server. */
 struct copy {
@@ -55,6 +58,7 @@ struct owner {
     bool in_flight;
     int request, token, copies;
     bool lost_copy; /* of the acquire of this token */
+    bool no_lease;  /* it is to be permanent: by a second step */
     int64_t first, sent, ends, believes;
     int64_t lease;
     int64_t leased; /* when the longest lease ends that it was granted */
@@ -79,7 +83,7 @@ struct model {
     } late_releases[LATE_RELEASES];
     int64_t now;
     int last_token, last_request;
-    uint64_t held, resent, late, lost, extended, settled, stepped;
+    uint64_t held, resent, late, lost, extended, settled, stepped, permanent;
 };
 
 static struct model model;
@@ -171,6 +175,10 @@ static int run_command(struct model *m, const struct copy *copy) {
             set_expiry(m, copy->number);
         }
         return there;
+    case PERSIST: /* as a command, which has no not-after */
+        if (own)
+            m->server.expires = NEVER;
+        return own;
     case RELEASE:
     case SETTLE:
         if (own)
@@ -208,8 +216,12 @@ static void let_go(struct model *m, struct owner *o) {
 
 static void grant(struct model *m, struct owner *o) {
     int64_t from = m->discipline == TRUSTS_RESENDS ? o->sent : o->first;
+    if (o->no_lease && m->discipline != ONE_STEP) {
+        ask_server(m, (int)(o - m->owners), PERSIST, 0);
+        return;
+    }
     o->state = HOLDING;
-    o->believes = from + o->lease;
+    o->believes = o->no_lease ? NEVER : from + o->lease;
     o->leased = o->believes;
     if (o->asked_time) { /* read in the same write, so not before it was sent */
         int64_t shown = o->sent + (o->ends - server_now(m));
@@ -228,7 +240,11 @@ static void answered(struct model *m, const struct copy *copy, int reply) {
     o->in_flight = false;
     if (copy->verb == ACQUIRE && (reply == 0 || (reply == o->token && o->copies > 1)))
         grant(m, o);
-    else if (copy->verb == ACQUIRE || copy->verb == RELEASE)
+    else if (copy->verb == PERSIST && reply != 0) {
+        m->permanent += o->state != HOLDING;
+        o->state = HOLDING;
+        o->believes = NEVER;
+    } else if (copy->verb == ACQUIRE || copy->verb == RELEASE || copy->verb == PERSIST)
         let_go(m, o);
     else if (reply == 0) /* gone, or too late */
         return;
@@ -259,8 +275,9 @@ static void begin(struct model *m, int who) {
     o->state = ASKING;
     o->token = m->discipline == REUSED_TOKENS ? who + 1 : ++m->last_token + OWNERS;
     o->first = m->now;
+    o->no_lease = roll(&m->play, 3) == 0;
     o->lease = is_native(m) && roll(&m->play, 4) == 0 ? 2 * LEASE : LEASE;
-    o->ends = m->now + o->ahead + o->lease;
+    o->ends = o->no_lease && m->discipline == ONE_STEP ? NEVER : m->now + o->ahead + o->lease;
     send_acquire(m, who);
 }
 
@@ -278,7 +295,7 @@ static void timed_out(struct model *m, int who) {
         }
         owe_release(m, o->token, m->now);
         let_go(m, o);
-    } else if (o->verb == RELEASE) {
+    } else if (o->verb == RELEASE || (o->verb == PERSIST && o->state == ASKING)) {
         owe_release(m, o->token, m->now);
         let_go(m, o);
     }
@@ -293,6 +310,8 @@ static void use_hold(struct model *m, int who) {
     } else if (what == 0) {
         o->believes = 0; /* the caller is done with it */
         ask_server(m, who, RELEASE, 0);
+    } else if (what <= 3 && o->no_lease) {
+        ask_server(m, who, PERSIST, 0);
     } else if (what == 1) {
         ask_server(m, who, EXTEND, larger_of(LONG_LEASE, o->leased - m->now));
     } else if (m->discipline == TRUSTS_NATIVE && o->believes - m->now > LEASE) {
@@ -395,11 +414,13 @@ static void wind_up(struct model *m) {
 static void run(void *arg, int discipline) {
     struct model *m = arg;
     struct play play = m->play;
-    uint64_t counts[] = {m->held, m->resent, m->late, m->lost, m->extended, m->settled, m->stepped};
+    uint64_t counts[] = {m->held,     m->resent,  m->late,    m->lost,
+                         m->extended, m->settled, m->stepped, m->permanent};
     memset(m, 0, sizeof *m);
     m->play = play;
     m->held = counts[0], m->resent = counts[1], m->late = counts[2], m->lost = counts[3];
     m->extended = counts[4], m->settled = counts[5], m->stepped = counts[6];
+    m->permanent = counts[7];
     m->discipline = discipline;
     m->now = 1000;
     for (int i = 0; i < STEPS && going_well(&m->play); i++) {
@@ -427,11 +448,12 @@ static int open_group(void **state) {
 CASE(S50_careful_clients_never_share_the_lock) {
     uint64_t schedules = play_many(&model.play, CAREFUL, 20000);
     printf("%" PRIu64 " schedules: held %" PRIu64 ", resent %" PRIu64 ", lost %" PRIu64
-           ", extended %" PRIu64 ", settled %" PRIu64 ", clock stepped %" PRIu64 "\n",
+           ", extended %" PRIu64 ", settled %" PRIu64 ", clock stepped %" PRIu64
+           ", without a lease %" PRIu64 "\n",
            schedules, model.held, model.resent, model.lost, model.extended, model.settled,
-           model.stepped);
+           model.stepped, model.permanent);
     assert_true(model.held > 0 && model.resent > 0 && model.lost > 0 && model.extended > 0);
-    assert_true(model.settled > 0 && model.stepped > 0);
+    assert_true(model.settled > 0 && model.stepped > 0 && model.permanent > 0);
 }
 
 CASE(S50_careful_clients_without_scripts) {
@@ -470,6 +492,10 @@ CASE(S50_unsettled_copies_go_wrong) {
 
 CASE(S50_an_old_reading_of_the_clock_goes_wrong) {
     play_until_wrong(&model.play, NEVER_ASKS_TIME);
+}
+
+CASE(S50_a_first_step_without_an_end_goes_wrong) {
+    play_until_wrong(&model.play, ONE_STEP);
 }
 
 RUN_CASES(open_group, NULL)

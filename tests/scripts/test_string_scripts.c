@@ -18,7 +18,7 @@
 /* ---- Scripts ---- */
 
 static const struct grant grants[] = {
-    {"string_renew", "~thelock", "", "time get pttl pexpire"},
+    {"string_renew", "~thelock", "", "time get pttl pexpire persist"},
     {"string_lease", "~thelock", "", "time get pttl pexpire"},
 };
 enum { GRANTS = sizeof grants / sizeof *grants };
@@ -44,6 +44,21 @@ static const struct row rows[] = {
     {"renew_wrong_type", HASH, "string_renew", "thelock , 0 30000 T", "-1",
      .after = {{LOCK, "f=1", NO_TTL}}},
     {"renew_no_lease", HELD, "string_renew", "thelock , 0 0 T", "!ERR",
+     .after = {AFTER("T", 5000)}},
+    {"renew_to_no_lease", HELD, "string_renew", "thelock , 0 -1 T", "1",
+     .after = {AFTER("T", NO_TTL)}},
+    {"renew_to_no_lease_again", "SET thelock T", "string_renew", "thelock , 0 -1 T", "1",
+     .after = {AFTER("T", NO_TTL)}},
+    {"renew_to_no_lease_written", "SET thelock T", "string_renew", "thelock , 0 -2 T", "1",
+     .after = {AFTER("T", NO_TTL)}},
+    {"renew_to_no_lease_of_another", OTHER, "string_renew", "thelock , 0 -1 T", "0",
+     .after = {AFTER("U", 5000)}},
+    {"renew_to_no_lease_gone", NULL, "string_renew", "thelock , 0 -2 T", "0", .after = {ABSENT}},
+    {"renew_to_no_lease_wrong_type", HASH, "string_renew", "thelock , 0 -2 T", "-1",
+     .after = {{LOCK, "f=1", NO_TTL}}},
+    {"renew_to_no_lease_too_late", HELD, "string_renew", "thelock , @-10 -1 T", "",
+     .after = {AFTER("T", 5000)}},
+    {"renew_to_less_than_none", HELD, "string_renew", "thelock , 0 -3 T", "!ERR",
      .after = {AFTER("T", 5000)}},
     {"renew_too_late", HELD, "string_renew", "thelock , @-10 30000 T", "",
      .after = {AFTER("T", 5000)}},

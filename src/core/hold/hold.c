@@ -50,6 +50,8 @@ int64_t hfi_hold_warn_at_ms(const struct hfi_hold *hold) {
     if (hold->kind->joint)
         return joint_warn_at_ms(hold);
     int64_t deadline_ms = hfi_hold_lease_end_ms(hold);
+    if (deadline_ms == HFI_NEVER)
+        return HFI_NEVER;
     if (hold->part_ms > 0)
         return deadline_ms - hold->part_ms / (hold->kind->ends_with_session ? 2 : 4);
     return deadline_ms -
@@ -491,18 +493,20 @@ static bool only_probes(const struct hfi_hold *hold, int64_t now_ms) {
 static int64_t renewal_lease_ms(const struct hfi_hold *hold, int64_t now_ms) {
     if (!hfi_hold_is_renewed(hold) || only_probes(hold, now_ms))
         return hold->count > 0 && (hold->verify_at_ms != 0 || hold->probe_at_ms != 0);
+    if (hfi_hold_has_no_lease(hold))
+        return HF_NO_LEASE;
     int64_t drift_ppm = hold->core->clock_drift_ppm;
     int64_t lease_ms = hfi_hold_is_watched(hold)
                            ? hold->core->watchdog_ms
                            : hfi_lease_for_ms(hold->promised_until_ms - now_ms, drift_ppm);
     int64_t left_ms = hold->held_as->keeps_fresh ? hfi_hold_deadline_ms(hold) - now_ms : 0;
-    return max_ms(lease_ms, hfi_lease_for_ms(left_ms, drift_ppm));
+    return max_ms(max_ms(lease_ms, hfi_lease_for_ms(left_ms, drift_ppm)), 0);
 }
 
 int64_t hfi_hold_renewal_sent_locked(struct hfi_hold *hold, int64_t deadline_ms) {
     int64_t now_ms = hfi_now_ms(), lease_ms = renewal_lease_ms(hold, now_ms);
     bool probes = only_probes(hold, now_ms);
-    if (lease_ms <= 0) {
+    if (lease_ms == 0) {
         hold->renewing = HFI_RESTING;
         return 0;
     }

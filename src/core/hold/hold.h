@@ -189,9 +189,15 @@ static inline struct hfi_stamp hfi_hold_stamp(const struct hfi_hold *hold) {
     return hfi_stamp_copy(&stamp);
 }
 
-/* It ends only by release: the watchdog renews it. */
+/* It ends only by release: the watchdog renews it, or it has no lease. */
 static inline bool hfi_hold_is_watched(const struct hfi_hold *hold) {
     return hold->count > 0 && hold->promised_until_ms == HFI_NEVER;
+}
+
+/* It has no lease (HF_NO_LEASE): the server keeps it until it is released. */
+static inline bool hfi_hold_has_no_lease(const struct hfi_hold *hold) {
+    return hold->kind->takes_no_lease && hold->count > 0 && hold->promised_until_ms == HFI_NEVER &&
+           hold->proved_until_ms == HFI_NEVER;
 }
 
 /* More was promised than is proved yet. */
@@ -211,11 +217,12 @@ static inline bool hfi_hold_is_settling(const struct hfi_hold *hold) {
     return hold->wire == HFI_WIRE_SETTLING || hold->wire == HFI_WIRE_SETTLING_AND_MORE;
 }
 
-/* Whether to renew: to prove more of what was promised, or because others may have shortened the
- * lease. */
+/* Whether to renew: to prove more of what was promised, because others may have shortened the lease,
+ * or, without a lease, to see that it is still there. */
 static inline bool hfi_hold_is_renewed(const struct hfi_hold *hold) {
     return hold->count > 0 && hold->renew_at_ms != HFI_NEVER &&
-           (hold->held_as->keeps_fresh || hfi_hold_lacks_proof(hold));
+           (hold->held_as->keeps_fresh || hfi_hold_lacks_proof(hold) ||
+            hfi_hold_has_no_lease(hold));
 }
 
 /* Its deadline has passed, but the keeper has not noticed yet. */
@@ -352,8 +359,8 @@ void hfi_hold_not_probed_locked(struct hfi_hold *hold, int64_t now_ms);
 /* It is time to renew it, or to verify that it exists. */
 bool hfi_hold_renewal_is_due_locked(const struct hfi_hold *hold, int64_t now_ms);
 void hfi_hold_renewal_due_locked(struct hfi_hold *hold);
-/* The renewal is sent, and given up at `deadline_ms`. Returns the lease to renew with; 0: nothing
- * to renew any more. */
+/* The renewal is sent, and given up at `deadline_ms`. Returns the lease to renew with, or
+ * HF_NO_LEASE; 0: nothing to renew any more. */
 int64_t hfi_hold_renewal_sent_locked(struct hfi_hold *hold, int64_t deadline_ms);
 /* The renewal has ended. If unanswered, its command may still act for a while. */
 void hfi_hold_renewal_ended_locked(struct hfi_hold *hold, bool answered, int64_t now_ms);

@@ -49,7 +49,7 @@ static void visit_hold(const struct hfi_hold *hold, struct listener *listener) {
         .count = hold->count,
         .for_ms = listener->now_ms - hold->since_us / 1000,
         .left_ms = left_of_ms(hfi_hold_deadline_ms(hold)),
-        .renewed = hfi_hold_is_watched(hold),
+        .renewed = hfi_hold_is_watched(hold) && !hfi_hold_has_no_lease(hold),
         .thread = thread,
     };
     listener->visit(listener->arg, &entry);

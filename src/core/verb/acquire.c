@@ -166,6 +166,18 @@ void hfi_acquire_fill(struct hf_op *op, int64_t count) {
     op->call->deadline_ms = op->wait_ms == 0 ? op->call->start_ms : op->deadline_ms;
 }
 
+/* Its renewals in flight would give it a lease again. */
+static bool refuses_no_lease_locked(const struct hf_op *op) {
+    return op->lease_ms == HF_NO_LEASE && op->hold->count > 0 && !hfi_hold_has_no_lease(op->hold);
+}
+
+static void refuse_no_lease(struct hf_op *op) {
+    hf_error error;
+    hfi_error_clear(&error);
+    hfi_fail(&error, HF_ENOTSUP, "this hold has a lease, and cannot be without one any more");
+    hfi_op_complete(op, HF_ENOTSUP, &error);
+}
+
 static void acquire_go(struct hf_op *op) {
     if (!is_inflated(op))
         return;
@@ -179,6 +191,7 @@ static void acquire_go(struct hf_op *op) {
     bool again = hold->count > 0 && !op->kind->reentrant;
     bool deadlock = waits_for_itself_locked(op);
     bool join_queue = !deadlock && must_queue_locked(op);
+    bool refused = refuses_no_lease_locked(op);
     int64_t count = hold->count;
     if (count > 0)
         hfi_op_take_stamp_locked(op);
@@ -188,6 +201,8 @@ static void acquire_go(struct hf_op *op) {
     } else if (deadlock) {
         refuse_deadlock(op, "this owner holds the read lock; release it before acquiring the "
                             "write lock");
+    } else if (refused) {
+        refuse_no_lease(op);
     } else if (join_queue) {
         op->lined_up = true;
         hfi_op_wait_queued(op, HFI_OP_QUEUED_LOCALLY);

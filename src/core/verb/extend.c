@@ -15,6 +15,11 @@ static void fail_quiet(struct hf_op *op) {
     hfi_op_complete(op, HF_EUNKNOWN, &op->call->error);
 }
 
+static void fail_without_lease(struct hf_op *op) {
+    hfi_fail(&op->call->error, HF_ENOTSUP, "this hold has no lease to set, or to add to");
+    hfi_op_complete(op, HF_ENOTSUP, &op->call->error);
+}
+
 /* The server may set the lease from now on. */
 static void trust_only_what_is_set(struct hf_op *op) {
     int64_t trusted_ms = hfi_trusted_ms(op->lease_ms, op->core->clock_drift_ppm);
@@ -35,6 +40,7 @@ static void extend_go(struct hf_op *op) {
         hfi_op_take_stamp_locked(op);
     bool lost = hfi_hold_take_loss_locked(hold, &engine_events);
     bool quiet = hold->quiet_until_ms > hfi_now_ms();
+    bool raises = op->call->extend_mode == HF_EXTEND_RAISE || !hfi_hold_has_no_lease(hold);
     pthread_mutex_unlock(&op->shard->mtx);
     if (engine_events)
         hfi_hold_report(hold, HFI_LOST);
@@ -44,6 +50,8 @@ static void extend_go(struct hf_op *op) {
         hfi_op_complete(op, HF_ENOTOWNER, NULL);
     else if (quiet)
         fail_quiet(op);
+    else if (!raises)
+        fail_without_lease(op);
     else {
         const struct hfi_call_ops *ops = op->call->kind->ops;
         op->call->count = count;

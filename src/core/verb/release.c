@@ -16,7 +16,9 @@ static void release_go(struct hf_op *op) {
     if (hfi_op_is_complete(op)) /* left to the keeper */
         hfi_hold_left_locked(hold);
     bool lost = hfi_hold_take_loss_locked(hold, &engine_events);
-    op->call->lease_ms = hfi_hold_is_watched(hold) ? op->core->watchdog_ms : hold->lease_ms;
+    op->call->lease_ms = hfi_hold_has_no_lease(hold) ? HF_NO_LEASE
+                         : hfi_hold_is_watched(hold) ? op->core->watchdog_ms
+                                                     : hold->lease_ms;
     if (count == 1 && !lost) { /* from here on it must not be renewed */
         hfi_hold_stop_renewing_locked(hold);
         hfi_watchdog_disarm_locked(hold);

@@ -13,7 +13,8 @@
  *            is late. A reply is trusted from when the first copy was written. If half the lease
  *            has passed, or another server is to be asked, a new token is drawn.
  *   release  deletes its token and no other.
- *   renewal  raises the lease, and never shortens it: string_renew.lua.
+ *   renewal  raises the lease, and never shortens it: string_renew.lua. Without a lease
+ *            (HF_NO_LEASE, ops/acquire_permanent.c) it sees to it that there is none.
  *
  * PXAT needs the server's clock. Its last reading is taken as the latest that it can be, plus the
  * drift since (clock_drift_ppm), so that the key does not end before we believe. A reading older
@@ -142,6 +143,11 @@ static void next_command(struct hfi_command *command) {
 
 /* ---- Acquire: choosing ---- */
 
+/* Without a lease the hold begins with this one, too (ops/acquire_permanent.c). */
+static int64_t first_lease_ms(const struct hfi_redis *redis, const struct hfi_call *call) {
+    return call->lease_ms == HF_NO_LEASE ? redis->watchdog_ms : call->lease_ms;
+}
+
 /* The reading of the server's clock is fresh, and the clock was not stepped lately. */
 static bool trusts_clock(const struct hfi_exchange *x, int64_t now_ms) {
     int64_t ahead_ms;
@@ -159,13 +165,14 @@ static void draw(struct hfi_call *call, struct hfi_string_attempt *attempt,
     int64_t drift_ppm = x->redis->clock_drift_ppm, stray_ms = hfi_drift(age_ms, drift_ppm) + 1;
     bool reads_time = !trusts_clock(x, now_ms) && !x->asking;
     int64_t late_ms = reads_time ? age_ms / 1000 + 1 : stray_ms;
+    int64_t lease_ms = first_lease_ms(x->redis, call);
     if (call->stamp.text == NULL)
         call->stamp.bits = draw_bits(call);
     *attempt = (struct hfi_string_attempt){
         .first_ms = now_ms,
-        .ends_ms = now_ms + ahead_ms + late_ms + call->lease_ms,
+        .ends_ms = now_ms + ahead_ms + late_ms + lease_ms,
         .until_ms = now_ms + ROUNDING_MS +
-                    hfi_lease_for_ms(call->lease_ms + spread_ms + late_ms + stray_ms, drift_ppm),
+                    hfi_lease_for_ms(lease_ms + spread_ms + late_ms + stray_ms, drift_ppm),
         .node = x->node,
         .foreign = attempt->foreign,
         .tracked = attempt->tracked,
@@ -194,7 +201,7 @@ static bool may_resend(const struct hfi_exchange *x, const struct hfi_call *call
                        const struct hfi_string_attempt *attempt, int64_t now_ms) {
     bool fixed = call->stamp.text != NULL && now_ms < attempt->until_ms;
     return x->resent && attempt->copies > 0 && attempt->node == x->node &&
-           (fixed || now_ms - attempt->first_ms <= call->lease_ms / 2);
+           (fixed || now_ms - attempt->first_ms <= first_lease_ms(x->redis, call) / 2);
 }
 
 static void copy_lost(struct hfi_exchange *x) {
@@ -446,7 +453,7 @@ static void prove(struct hfi_call *call, struct hfi_proof *proof) {
     int64_t server_ms;
     if (call->count > 0)
         return;
-    *proof = hfi_proof_of(x->redis, call->kind, attempt->first_ms, call->lease_ms);
+    *proof = hfi_proof_of(x->redis, call->kind, attempt->first_ms, first_lease_ms(x->redis, call));
     if (read_server_time(state, &server_ms)) {
         int64_t left_ms =
             hfi_trusted_ms(hfi_max_ms(attempt->ends_ms - server_ms, 0), x->redis->clock_drift_ppm);
@@ -668,6 +675,13 @@ bool hfi_string_learn(struct hfi_exchange *x) {
 
 /* ---- Renewals ---- */
 
+/* HF_NO_LEASE is written in any case, if replicas are to confirm it. */
+static int64_t lease_argument(const struct hfi_renewal_item *item) {
+    if (item->lease_ms == HF_NO_LEASE)
+        return item->acks != 0 ? -2 : -1;
+    return item->lease_ms > 0 ? item->lease_ms : 1;
+}
+
 static void write_renewal(const struct hfi_redis *redis,
                           const struct hfi_renewal_item *const *items, size_t len,
                           int64_t not_after_ms, struct hfi_command *command) {
@@ -676,12 +690,13 @@ static void write_renewal(const struct hfi_redis *redis,
         hfi_name_key(&redis->names, items[i]->name, items[i]->name_len, command);
     hfi_command_number(command, not_after_ms);
     for (size_t i = 0; i < len; i++) {
-        hfi_command_number(command, items[i]->lease_ms > 0 ? items[i]->lease_ms : 1);
+        hfi_command_number(command, lease_argument(items[i]));
         add_token(&items[i]->stamp, items[i]->owner, items[i]->owner_len, command);
     }
 }
 
-/* SET IFEQ with a lease that is at least what is left, and at least the watchdog's (kind.h). */
+/* SET IFEQ with a lease that is at least what is left, and at least the watchdog's (kind.h); or
+ * without one, which takes the lease away. */
 static void write_native_renewal(const struct hfi_redis *redis, const struct hfi_renewal_item *item,
                                  struct hfi_command *command) {
     int64_t leased_until_ms = item->stamp.leased_until_ms;
@@ -690,6 +705,8 @@ static void write_native_renewal(const struct hfi_redis *redis, const struct hfi
     add_token(&item->stamp, item->owner, item->owner_len, command);
     hfi_command_text(command, "IFEQ");
     add_token(&item->stamp, item->owner, item->owner_len, command);
+    if (item->lease_ms == HF_NO_LEASE)
+        return;
     if (item->lease_ms <= 1 || leased_until_ms == HFI_NEVER) {
         hfi_command_text(command, "KEEPTTL");
         return;
@@ -895,6 +912,7 @@ const struct hfi_kind hfi_kind_string = {
     .exclusive = true,
     .stamped = true,
     .takes_stamp = true,
+    .takes_no_lease = true,
     .tracked = true,
     .engine_private = &string,
 };
@@ -906,6 +924,7 @@ const struct hfi_kind hfi_kind_string_nonreentrant = {
     .exclusive = true,
     .stamped = true,
     .takes_stamp = true,
+    .takes_no_lease = true,
     .tracked = true,
     .engine_private = &string,
 };
@@ -919,6 +938,7 @@ const struct hfi_kind hfi_kind_string_spin = {
     .spins = true,
     .stamped = true,
     .takes_stamp = true,
+    .takes_no_lease = true,
     .tracked = true,
     .engine_private = &spin,
 };

@@ -183,6 +183,8 @@ static void acquired(struct hfi_call *call, const struct hfi_acquire_answer *ans
         hfi_state_of(call)->kind->prove(call, &call->proof);
     if (call->count > 0)
         hfi_confirm_extension(call); /* else it is undone */
+    else if (call->lease_ms == HF_NO_LEASE && call->kind->takes_no_lease)
+        hfi_acquire_make_permanent(call);
     else
         hfi_call_finish(call, HF_OK);
 }

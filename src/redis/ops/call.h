@@ -63,7 +63,7 @@ struct hfi_call_state {
     /* it is an acquire: if it is cancelled, its settlement needs the reply */
     bool acquiring;
     bool settling;  /* it is a settlement: unless it succeeds, nothing is settled */
-    bool unacked;   /* acquired with too few replica acks: it is to be undone */
+    bool unacked;   /* acquired, but not with all that was asked for: it is to be undone */
     bool yields;    /* its owner wants to acquire again: it ends after the next reply */
     bool remembers; /* its last script was given the `unheard` key (fair.c) */
     /* its result is known, and it still sweeps the head of a fair queue (fair_hand_over.c) */
@@ -192,11 +192,20 @@ void hfi_resume(struct hfi_call *call, struct hfi_parked *parked, unsigned event
 void hfi_unpark(struct hfi_engine *engine, struct hfi_parked *parked);
 /* It has acquired, with too few replica acks. */
 void hfi_acquire_unacked(struct hfi_call *call);
+/* It has acquired, and the hold is to have no lease. */
+void hfi_acquire_make_permanent(struct hfi_call *call);
 void hfi_release(struct hfi_call *call);
 /* The server has extended the lease. Ends the call, with HF_OK if sentinels confirm the primary or
  * need not be asked. */
 void hfi_confirm_extension(struct hfi_call *call);
 void hfi_extend(struct hfi_call *call);
+/* Parts of it, for acquire_permanent.c: choosing and writing the command, which raises the lease to
+ * call->lease_ms; its node runs no scripts, so send it again; its reply of so many numbers: 1 held, 0
+ * gone, -1 something else is there, others malformed. */
+void hfi_extension_choose(struct hfi_exchange *x);
+void hfi_extension_write(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command);
+bool hfi_extension_finds_no_scripts(struct hfi_exchange *x);
+long long hfi_extension_read(struct hfi_call *call, size_t numbers);
 void hfi_set_lease(struct hfi_call *call);
 /* Renews the hold in one exchange, and ends with this count. */
 void hfi_extend_to(struct hfi_call *call, int64_t count);

@@ -31,7 +31,8 @@ static void write_renewal(struct hfi_exchange *x, int64_t lease_ms, int64_t not_
                                           .owner = call->owner,
                                           .owner_len = call->owner_len,
                                           .stamp = call->stamp,
-                                          .lease_ms = lease_ms};
+                                          .lease_ms = lease_ms,
+                                          .acks = call->acks};
     const struct hfi_renewal_item *const items[] = {&item};
     if (x->script == NULL)
         state->kind->renewer->write_native(x->redis, &item, command);
@@ -138,7 +139,7 @@ void hfi_release(struct hfi_call *call) {
 
 /* ---- Extend ---- */
 
-static void write_extend(struct hfi_exchange *x, int64_t not_after_ms,
+void hfi_extension_write(struct hfi_exchange *x, int64_t not_after_ms,
                          struct hfi_command *command) {
     write_renewal(x, hfi_state_around(x)->call->lease_ms, not_after_ms, command);
 }
@@ -155,7 +156,7 @@ static long long read_native(const struct hfi_reply *reply) {
 }
 
 /* Its node runs no scripts, and this is how that is known. True: the command will do instead. */
-static bool finds_no_scripts(struct hfi_exchange *x) {
+bool hfi_extension_finds_no_scripts(struct hfi_exchange *x) {
     if (x->err != HF_ENOTSUP || x->script == NULL || x->choose == NULL)
         return false;
     atomic_store_explicit(&hfi_node_learnt(x->node)->scriptless, true, memory_order_relaxed);
@@ -163,7 +164,7 @@ static bool finds_no_scripts(struct hfi_exchange *x) {
 }
 
 /* A script has a `not-after`; the command can do without. */
-static void choose_extend(struct hfi_exchange *x) {
+void hfi_extension_choose(struct hfi_exchange *x) {
     const struct hfi_renewer *renewer = hfi_state_around(x)->kind->renewer;
     bool native = hfi_renews_natively(x->node, renewer);
     x->script = native ? NULL : renewer->script;
@@ -171,19 +172,25 @@ static void choose_extend(struct hfi_exchange *x) {
     x->acks.needs_them = native ? hfi_native_renewal_acks : hfi_acks_of_one;
 }
 
+long long hfi_extension_read(struct hfi_call *call, size_t numbers) {
+    const struct hfi_reply *reply = hfi_answer_of(call);
+    bool by_script = hfi_state_of(call)->exchange.script != NULL;
+    return by_script ? read_renewal(reply, numbers) : read_native(reply);
+}
+
 static void extended(struct hfi_call *call);
 
 static void send_extend(struct hfi_call *call) {
     const struct hfi_renewer *renewer = hfi_state_of(call)->kind->renewer;
-    hfi_call_send_chosen(call, renewer->write_native != NULL ? choose_extend : NULL,
-                         renewer->script, write_extend, extended);
+    hfi_call_send_chosen(call, renewer->write_native != NULL ? hfi_extension_choose : NULL,
+                         renewer->script, hfi_extension_write, extended);
 }
 
 /* With token_wish, the second number is the token that is stored. */
 static void extended(struct hfi_call *call) {
     struct hfi_exchange *x = &hfi_state_of(call)->exchange;
     size_t numbers = call->token_wish != 0 ? 3 : 2;
-    if (finds_no_scripts(x)) {
+    if (hfi_extension_finds_no_scripts(x)) {
         send_extend(call);
         return;
     }
@@ -197,7 +204,7 @@ static void extended(struct hfi_call *call) {
         return;
     }
     const struct hfi_reply *reply = hfi_answer_of(call);
-    long long answer = x->script != NULL ? read_renewal(reply, numbers) : read_native(reply);
+    long long answer = hfi_extension_read(call, numbers);
     if (answer == 1 && !hfi_acks_suffice(x)) {
         hfi_call_finish(call, hfi_acks_fail(x, &call->error));
     } else if (answer == 1) {
