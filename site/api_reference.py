@@ -3,7 +3,7 @@
 
 Each section of the header is a section of the page. What stands there without an empty line between is one entry: its
 comment becomes words, its declarations stay C. Each function, type and constant has an anchor with its name. pages.py
-calls page() and anchors().
+calls page() and anchors(). Comments are read by the same rules as for the manual pages.
 """
 import pathlib
 import re
@@ -11,7 +11,7 @@ import sys
 import textwrap
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "man"))
-import header2man  # noqa: E402  (the comments are read by the same rules as for the manual pages)
+import header2man
 
 TOKEN = re.compile(
     r"^/\*.*?\*/[ \t]*\n?"  # a comment of its own, not one behind a declaration
@@ -56,7 +56,8 @@ def names_of(code):
         return [pointer[1]]
     names = re.findall(r"(\w+)\s*;\s*$", bare) if code.startswith("typedef") else []
     if re.match(r"(?:typedef )?enum\b", bare):
-        names += re.findall(r"(?:^|[,{])\s*(HF_\w+)(?=\s*(?:[,=}]|$))", re.sub(r"^#.*", "", bare, flags=re.MULTILINE), re.MULTILINE)
+        bare = re.sub(r"^#.*", "", bare, flags=re.MULTILINE)
+        names += re.findall(r"(?:^|[,{])\s*(HF_\w+)(?=\s*(?:[,=}]|$))", bare, re.MULTILINE)
     return list(dict.fromkeys(names))
 
 
@@ -181,7 +182,7 @@ def introduction(header, known):
             lines += ["```c", re.sub(r"^    ", "", part, flags=re.MULTILINE), "```", ""]
         elif rest.startswith("  - "):
             items = re.split(r"\n(?=  - )", rest)
-            lines += [f"## {words(head, known)}", "", *("- " + words(" ".join(item[4:].split()), known) for item in items), ""]
+            lines += [f"## {words(head, known)}", "", *("- " + words(item[4:], known) for item in items), ""]
         elif rest.startswith("  "):
             lines += [f"## {head}", "", *prose(rest, known), ""]
         else:
@@ -209,7 +210,7 @@ def entry_lines(entry, known):
             shown.append(re.sub(r"^HF_API ", "", code).rstrip())
     if shown:
         lines += ["```c", *(re.sub(r"  +\\$", " \\\\", line) for code in shown for line in code.split("\n")), "```", ""]
-    lines += prose(entry.comment, known) + [""]
+    lines += [*prose(entry.comment, known), ""]
     if rows:
         lines += ["| code | | meaning |", "|---|--:|---|"]
         lines += [f"| `{name}` | {number} | {words(meaning, known)} |" for name, number, meaning in rows]

@@ -81,7 +81,7 @@ def check(top):
         for link in urls_of(path.read_text(encoding="utf-8")):
             if ELSEWHERE.match(link) and not link.startswith("data:"):
                 wrong.append(f"{path.relative_to(top)}: loads {link}")
-            elif not link.startswith(("data:", "#")) and not (path.parent / link.partition("?")[0].partition("#")[0]).is_file():
+            elif not link.startswith(("data:", "#")) and not (path.parent / re.split("[?#]", link)[0]).is_file():
                 wrong.append(f"{path.relative_to(top)}: {link} leads nowhere")
     if not any(path.suffix == ".html" for path in pages):
         wrong.append(f"there is no page in {top}")

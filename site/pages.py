@@ -75,7 +75,8 @@ class Document:
             same = [level for level, _, _ in own] == [level for level, _, _ in english]
             # By heading, the anchor it gets; and which name leads to which.
             given = [anchor for _, _, anchor in (english if same else own)]
-            names = {anchor: to for (_, _, anchor), to in zip(own, given)} | {anchor: anchor for anchor in given}
+            names = {anchor: to for (_, _, anchor), to in zip(own, given, strict=True)}
+            names |= {anchor: anchor for anchor in given}
             if name == "api":
                 names |= {anchor: anchor for anchor in api_reference.anchors(header)}
             self.anchors[code] = (given, names)
@@ -130,7 +131,7 @@ class Site:
             return f"[{label}]({self.repository}/blob/HEAD/{path})" if self.repository else label
         if document.name == page.name and where and not anchor:
             return ""  # To the other language: each page has a switch.
-        given, names = page.anchors.get(code) or page.anchors[self.languages[0]["code"]]
+        _, names = page.anchors.get(code) or page.anchors[self.languages[0]["code"]]
         if anchor and anchor not in names:
             # A translation that is not parallel: its page is near enough.
             if language or anchor not in page.anchors[self.languages[0]["code"]][1]:
@@ -157,8 +158,10 @@ class Site:
                     anchor = next(given)
                     line = line if heading[3] else f"{line} {{#{anchor}}}"
                 marked.append(line)
-            out.append(LINK.sub(
-                lambda found: found[0] if found[1] else self.link(code, document, *found.group(2, 3, 4)), "\n".join(marked)))
+
+            def link(found):
+                return found[0] if found[1] else self.link(code, document, *found.group(2, 3, 4))
+            out.append(LINK.sub(link, "\n".join(marked)))
         text = "\n".join(out)
         if not translated:
             language = next(one for one in self.languages if one["code"] == code)
@@ -171,6 +174,7 @@ class Site:
         at = self.languages.index(language)
         first = self.languages[0]["code"]
         up = "" if at == 0 else "../"
+        titles = self.plan["titles"]
         return {
             "site_name": self.plan["name"],
             "site_description": self.plan["description"],
@@ -195,7 +199,8 @@ class Site:
                 "generator": False,
                 "polyfills": ["iframe-worker.js"],
                 "alternate": [
-                    {"name": one["name"], "lang": one["code"], "link": up + ("" if one["code"] == first else one["code"] + "/")}
+                    {"name": one["name"], "lang": one["code"],
+                     "link": up + ("" if one["code"] == first else one["code"] + "/")}
                     for one in self.languages],
             },
             "extra_css": ["site.css"],
@@ -203,7 +208,7 @@ class Site:
             "markdown_extensions": [
                 "tables", "attr_list", "admonition", "md_in_html", "sane_lists", "pymdownx.superfences",
                 {"pymdownx.highlight": {"anchor_linenums": False}}, {"toc": {"permalink": True}}],
-            "nav": [{section[language["code"]]: [{self.plan["titles"][name][at]: f"{name}.md"} for name in section["pages"]]}
+            "nav": [{section[language["code"]]: [{titles[name][at]: f"{name}.md"} for name in section["pages"]]}
                     for section in self.plan["sections"]],
         }
 
@@ -220,7 +225,8 @@ class Site:
             for name in ("site.css", "iframe-worker.js"):
                 shutil.copy(HERE / name, place / "docs")
             shutil.copytree(HERE / "theme", place / "theme")
-            (place / "mkdocs.yml").write_text(json.dumps(self.configuration(language), ensure_ascii=False, indent=1), encoding="utf-8")
+            text = json.dumps(self.configuration(language), ensure_ascii=False, indent=1)
+            (place / "mkdocs.yml").write_text(text, encoding="utf-8")
 
 
 def main():
