@@ -15,7 +15,7 @@ ifneq ($(origin CC),default)
 export CC
 endif
 
-.PHONY: build demo test bench soak fuzz deb dist dist-test matrix models lab lint format install uninstall clean help
+.PHONY: build demo test bench soak fuzz deb dist dist-test site matrix models lab lint format install uninstall clean help
 .NOTPARALLEL:
 MAKEFLAGS += --no-builtin-rules --no-print-directory
 
@@ -56,6 +56,10 @@ dist:
 dist-test:
 	@scripts/setup dist
 	@scripts/dist-test
+
+site:
+	@scripts/setup site
+	@scripts/site
 
 matrix:
 	@scripts/setup test
@@ -102,6 +106,7 @@ help:
 	@echo "make fuzz       the fuzzers, with clang: FUZZ_SECONDS=60 each"
 	@echo "make deb        Debian packages for this machine's suite, in build/deb"
 	@echo "make dist       the release folder, in build/dist; make dist-test installs from it"
+	@echo "make site       all documents as pages, in build/site: English, Chinese, the API, a search"
 	@echo "make matrix     the interop suite beside several versions of Redisson (half an hour)"
 	@echo "make models     the models of models/, exhaustive within their large bounds (half an hour)"
 	@echo "make lab        histories and a protected register under every fault, for LAB_S seconds (600)"

@@ -1,18 +1,22 @@
 """The Python package beside redis-py with hiredis, interleaved: python.py URL [SECONDS [RUNS]]. One JSON line a run of
 each row, and at the end the medians as ratios to redis-py. Uses redis.lock.Lock and its asyncio twin as they come.
 
-    pairs            one thread: `with lock: pass`, without contention
-    32 threads       the same in 32 threads, each with a lock of its own
+    pairs            one thread: `with lock: pass`, without contention; beside it the C library, if HF_BENCH_PEERS
+                     names its program
+    32 threads       the same in 32 threads, each with a lock of its own; also with busy_poll=off
     asyncio 1, 64    the same in tasks
     8 processes      one lock, held for 1 ms; then away for 4 ms, or for nobody: the latter also asks how evenly
                      they got it (the least to the most), and all ask for the longest wait
+    8 asyncio        the same processes, with a loop in each
 """
 
 import asyncio
 import json
 import multiprocessing
+import os
 import resource
 import statistics
+import subprocess
 import sys
 import threading
 import time
@@ -36,7 +40,7 @@ def opened(library, url):
     if library == "redis-py":
         client = redis.Redis.from_url(url)
         return lambda name: client.lock(name, timeout=TTL_S)
-    client = holdfast.Client(url)
+    client = holdfast.Client(url, no_busy_poll=library == "busy_poll=off")
     kind = "fair" if library == "fair" else "plain"
     return lambda name: client.lock(name, kind=kind)
 
@@ -49,7 +53,16 @@ def pairs(make, name, seconds):
     return count
 
 
+def measure_c(url, seconds):
+    command = [os.environ["HF_BENCH_PEERS"], url, str(seconds), "1", "0.1", "1 thread"]
+    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    made = next(m for m in map(json.loads, lines) if m["row"] == "1 thread")
+    return {"pairs_per_s": made["pairs_per_s"], "cpu_us": made["cpu_s"] / made["pairs"] * 1e6}
+
+
 def measure_pairs(library, url, seconds):
+    if library == "C":
+        return measure_c(url, seconds)
     make = opened(library, url)
     pairs(make, "bench", 0.1)
     cpu, start = cpu_seconds(), time.monotonic()
@@ -97,6 +110,30 @@ def measure_asyncio(tasks):
     return lambda *args: asyncio.run(measure(*args))
 
 
+def async_contender(library, url, seconds, away, pipe):
+    async def contend():
+        if library == "redis-py":
+            client = redis.asyncio.Redis.from_url(url)
+            lock = client.lock("bench-contended", timeout=TTL_S)
+        else:
+            client = holdfast.asyncio.Client(url)
+            lock = client.lock("bench-contended", kind="fair" if library == "fair" else "plain")
+        pipe.send("ready")
+        pipe.recv()
+        count, longest, end = 0, 0.0, time.monotonic() + seconds
+        while (start := time.monotonic()) < end:
+            async with lock:
+                longest = max(longest, time.monotonic() - start)
+                await asyncio.sleep(0.001)
+                count += 1
+            if away:
+                await asyncio.sleep(away)
+        pipe.send((count, longest))
+        await client.aclose()
+
+    asyncio.run(contend())
+
+
 def contender(library, url, seconds, away, pipe):
     lock = opened(library, url)("bench-contended")
     pipe.send("ready")
@@ -112,13 +149,13 @@ def contender(library, url, seconds, away, pipe):
     pipe.send((count, longest))
 
 
-def measure_processes(away):
+def measure_processes(away, body=contender):
     def measure(library, url, seconds):
         context = multiprocessing.get_context("fork")
         pipes, workers = [], []
         for _ in range(8):
             ours, theirs = context.Pipe()
-            workers.append(context.Process(target=contender, args=(library, url, seconds, away, theirs), daemon=True))
+            workers.append(context.Process(target=body, args=(library, url, seconds, away, theirs), daemon=True))
             workers[-1].start()
             pipes.append(ours)
         for pipe in pipes:
@@ -145,6 +182,7 @@ ROWS = {
     "asyncio 1": measure_asyncio(1),
     "asyncio 64": measure_asyncio(64),
     "8 processes, away": measure_processes(0.004),
+    "8 asyncio processes, away": measure_processes(0.004, async_contender),
     "8 processes, nobody away": measure_processes(0),
 }
 
@@ -167,6 +205,8 @@ def main(url, seconds=2.0, runs=3):
     for row in ROWS:
         found = {}
         libraries = ["redis-py", "holdfast"] + (["fair"] if "processes" in row else [])
+        libraries += ["busy_poll=off"] if row == "32 threads" else []
+        libraries += ["C"] if row == "pairs" and "HF_BENCH_PEERS" in os.environ else []
         for number in range(runs):
             for library in libraries:
                 made = in_a_process(row, library, url, seconds)
@@ -175,11 +215,14 @@ def main(url, seconds=2.0, runs=3):
                 for key, value in made.items():
                     found.setdefault((library, key), []).append(value)
         medians = {key: statistics.median(values) for key, values in found.items()}
+        for library in libraries:
+            made = {key: round(value, 4) for (name, key), value in medians.items() if name == library}
+            print(json.dumps({"row": row, "median": library} | made))
         for library in libraries[1:]:
             ratios = {
                 key: round(value / medians["redis-py", key], 2)
                 for (name, key), value in medians.items()
-                if name == library and medians["redis-py", key]
+                if name == library and key != "least_to_most" and medians["redis-py", key]
             }
             print(json.dumps({"row": row, "ratio": library, "to_redis_py": ratios}), flush=True)
 

@@ -251,12 +251,15 @@ static void start_next(struct hook *hook, struct job *place) {
 
 static void say_how_it_ended(const struct job *job, int status) {
     const char *word = strchr(job->word, '=') + 1;
+    const struct subject subject = {.lock = job->name != NULL ? strchr(job->name, '=') + 1 : NULL};
     if (job->killed)
-        say(LEVEL_ERROR, "--on-event, event %s: killed, as it took too long", word);
+        say_of(LEVEL_ERROR, &subject, "--on-event, event %s: killed, as it took too long", word);
     else if (WIFSIGNALED(status))
-        say(LEVEL_ERROR, "--on-event, event %s: ended by signal %d", word, WTERMSIG(status));
+        say_of(LEVEL_ERROR, &subject, "--on-event, event %s: ended by signal %d", word,
+               WTERMSIG(status));
     else if (WEXITSTATUS(status) != 0)
-        say(LEVEL_ERROR, "--on-event, event %s: exit status %d", word, WEXITSTATUS(status));
+        say_of(LEVEL_ERROR, &subject, "--on-event, event %s: exit status %d", word,
+               WEXITSTATUS(status));
 }
 
 static void end_if_over(struct job *job, int64_t now) {

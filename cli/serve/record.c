@@ -69,6 +69,13 @@ static struct record_break *find_break(struct recorder *recorder, const char *na
     return NULL;
 }
 
+/* One whose end no survey has shown yet. */
+static struct record_break *find_awaited_break(struct recorder *recorder,
+                                               const hf_fleet_lock *lock) {
+    struct record_break *found = find_break(recorder, lock->name, lock->name_len);
+    return found != NULL && !found->over ? found : NULL;
+}
+
 static void record_broken_holds(struct recorder *recorder, const hf_fleet_lock *lock,
                                 struct history_event *event) {
     char who[CELL_SIZE];
@@ -136,7 +143,7 @@ static const hf_fleet_client *find_client(const hf_fleet_client *const *clients,
 /* The client's numbers after the hold ended: its answer, or its last announcement. NULL: none. */
 static const hf_fleet_client *numbers_after(const hf_fleet *later, const hf_fleet_client *before) {
     const hf_fleet_client *answered = find_client(later->clients, later->clients_len, before->id);
-    if (answered != NULL && answered->presence == HF_ALIVE)
+    if (answered != NULL && answered->presence == HF_PRESENCE_ALIVE)
         return answered;
     const hf_fleet_client *announced =
         find_client(later->announced, later->announced_len, before->id);
@@ -165,11 +172,11 @@ static const char *how_it_ended_unseen(const struct recorder *recorder, const hf
     if (has_new_loss(recorder, fleet_client_of(party)))
         return "lost";
     bool over = before->ttl_ms >= 0 && before->ttl_ms <= recorder->between_ms;
-    bool gone = party->presence == HF_GONE;
+    bool gone = party->presence == HF_PRESENCE_GONE;
     if (!gone && party->presence != HF_PRESENCE_UNKNOWN && recorder->breaks_heard &&
         before->ttl_ms > recorder->between_ms)
         return "released";
-    return over && (gone || party->presence == HF_SILENT) ? "expired" : "ended";
+    return over && (gone || party->presence == HF_PRESENCE_SILENT) ? "expired" : "ended";
 }
 
 /* If neither or both counters rose, the client may have answered before the end, or had other
@@ -180,7 +187,7 @@ static const char *how_it_ended(const struct recorder *recorder, const hf_fleet 
     const hf_fleet_client *client = party->client;
     if (!recorder->close || is_claimed(party, after))
         return "ended";
-    if (client == NULL || client->presence != HF_ALIVE)
+    if (client == NULL || client->presence != HF_PRESENCE_ALIVE)
         return how_it_ended_unseen(recorder, party, before);
     const hf_fleet_client *now = numbers_after(later, client);
     if (now == NULL)
@@ -275,7 +282,7 @@ static void record_end(struct recorder *recorder, const hf_fleet *later,
                        const hf_fleet_lock *before, const hf_fleet_lock *after,
                        const hf_fleet_party *party, int64_t at_ms) {
     char who[CELL_SIZE];
-    struct record_break *broken = find_break(recorder, before->name, before->name_len);
+    const struct record_break *broken = find_awaited_break(recorder, before);
     const char *how =
         broken != NULL ? "broken" : how_it_ended(recorder, later, party, before, after);
     struct history_event event = event_of_lock(recorder, how, before);
@@ -330,12 +337,9 @@ static bool compare(struct recorder *recorder, const hf_fleet *earlier, const hf
     for (size_t i = 0; i < change.came_len; i++)
         record_acquire(recorder, lock, change.came[i],
                        change.handed && i == 0 ? change.left[0] : NULL);
-    struct record_break *broken =
-        change.left_len > 0 ? find_break(recorder, lock->name, lock->name_len) : NULL;
-    if (broken != NULL) {
-        free(broken->name);
-        broken->name = NULL;
-    }
+    struct record_break *broken = change.left_len > 0 ? find_awaited_break(recorder, lock) : NULL;
+    if (broken != NULL)
+        broken->over = true; /* kept, since other servers of a quorum may report it later */
     fleet_change_free(&change);
     return change.handed;
 }

@@ -11,12 +11,13 @@
 #define RECORD_SEEN 4096
 #define RECORD_ID_SIZE 64
 
-/* A lock that was broken, until a survey shows it. */
+/* A lock that was broken, for some surveys. */
 struct record_break {
     char *name; /* NULL: none */
     size_t name_len;
     uint64_t seq;
     unsigned servers; /* one bit for each that reported it */
+    bool over;        /* a survey has shown that the hold ended */
 };
 
 /* A hold that has ended, until its client counts a loss. */

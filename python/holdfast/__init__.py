@@ -24,14 +24,16 @@ from ._common import (
     BaseClient,
     LossEvent,
     Name,
-    News,
-    NewsKind,
+    Notification,
+    NotificationKind,
     Options,
     acks_of,
+    endless,
     kind_of,
     lease_ms,
     ms,
     restart_mode,
+    seconds_left,
     values_of,
 )
 from ._errors import (
@@ -73,8 +75,8 @@ __all__ = [
     "LockNotOwnedError",
     "LossEvent",
     "Lost",
-    "News",
-    "NewsKind",
+    "Notification",
+    "NotificationKind",
     "NotSupportedError",
     "Options",
     "PermissionError",
@@ -163,11 +165,11 @@ class Client(BaseClient):
         lock._take(lock._raw.adopt(handle, lease_ms(timeout)))
         return lock
 
-    def listen(self, name: Name, callback: Callable[[News], None] | None = None) -> Listener:
+    def listen(self, name: Name, callback: Callable[[Notification], None] | None = None) -> Listener:
         """Receives the messages that wake waiters of a name. Iterate over it, or give a callback."""
         return Listener(self, name, callback)
 
-    def listen_breaks(self, callback: Callable[[News], None] | None = None) -> Listener:
+    def listen_breaks(self, callback: Callable[[Notification], None] | None = None) -> Listener:
         """The same for breaks of all names."""
         return Listener(self, None, callback)
 
@@ -262,7 +264,7 @@ class Lost:
                 if left is not None and left <= 0:
                     return False
                 # Without a message a hold can still reach its deadline.
-                deadline = max(lock.remaining, 0.01)
+                deadline = min(max(lock.remaining, 0.01), 3600.0)
                 self._changed.wait(deadline if left is None else min(left, deadline))
         return True
 
@@ -284,6 +286,8 @@ class Lock(_core.Guard):
     raise_on_release_error
                       False: `with` does not raise LockError at its end, but logs it
     kind              "plain", "fair", "spin", "fenced", "string", "cohort", or some of them joined by "+"
+    no_expiry         True, of kind "string": without a timeout it has no end, as in redis-py, and no watchdog. It
+                      stays locked if its process dies
     acks              how many replicas must confirm: a number, "all", "report" or "off"
     on_lost           called with a LossEvent, on a thread of the client
     spin, cohort      (first, factor, maximum) in seconds; (passes, seconds)
@@ -304,6 +308,7 @@ class Lock(_core.Guard):
         raise_on_release_error: bool = True,
         kind: str = "plain",
         acks: int | str | None = None,
+        no_expiry: bool = False,
         on_lost: Callable[[LossEvent], None] | None = None,
         spin: tuple[float, float, float] | None = None,
         cohort: tuple[int, float] | None = None,
@@ -323,7 +328,7 @@ class Lock(_core.Guard):
         )
         super().__init__(
             raw,
-            self._lease_of(timeout),
+            endless(timeout, no_expiry, self._lease_of(timeout)),
             ms(blocking_timeout, _FOREVER),
             blocking,
             self._reentrant,
@@ -337,6 +342,7 @@ class Lock(_core.Guard):
         self.name = name
         self.timeout = timeout
         self.kind = kind
+        self.no_expiry = no_expiry
         self._restart = restart_mode(kind, _values is not None or _members is not None)
         self.lost = Lost(self)
         self._on_lost = on_lost
@@ -369,7 +375,8 @@ class Lock(_core.Guard):
     def _leased(self, what: str) -> int:
         owner = self._held(what)
         if self.timeout is None:
-            text = f"cannot {what} a lock without a timeout: the watchdog renews it"
+            why = "it has no end" if self.no_expiry else "the watchdog renews it"
+            text = f"cannot {what} a lock without a timeout: {why}"
             raise self._error(LockError(text, lock_name=text_of(self.name)))
         return owner
 
@@ -394,7 +401,7 @@ class Lock(_core.Guard):
     def remaining(self) -> float:
         """For how many seconds the hold can be trusted, from memory; 0: not held, or lost."""
         owner = self._owner
-        return 0.0 if owner is None else self._raw.remaining_ms(owner) / 1000
+        return 0.0 if owner is None else seconds_left(self._raw.remaining_ms(owner))
 
     def ensure_held(self, at_least: float = 0.0) -> None:
         """Raises LockLostError unless the hold can be trusted for longer than `at_least` seconds."""
@@ -438,7 +445,7 @@ class Lock(_core.Guard):
         made: dict[str, Any] = json.loads(self._raw.inspect())
         return made
 
-    def facts(self) -> dict[str, str | None]:
+    def server_info(self) -> dict[str, str | None]:
         """What the server of this name says about itself, as for `holdfast doctor`. Use an unused name."""
         return {name: value for name, value, why in self._raw.facts()}
 
@@ -656,33 +663,33 @@ class Latch(_Counter):
 
 
 class Listener:
-    """News of a name: an iterator, unless they go to a callback (on a thread of the client)."""
+    """Notification of a name: an iterator, unless they go to a callback (on a thread of the client)."""
 
-    def __init__(self, client: Client, name: Name | None, callback: Callable[[News], None] | None) -> None:
+    def __init__(self, client: Client, name: Name | None, callback: Callable[[Notification], None] | None) -> None:
         self.client = client
         self.name = name
         self._callback = callback
-        self._queue: queue.SimpleQueue[News | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Notification | None] = queue.SimpleQueue()
         self._raw = _core.Listener(client._core, name)
         client._watched[self._raw.serial] = self
         client._read()
 
-    def _news(self, news: News) -> None:
+    def _notification(self, notification: Notification) -> None:
         if self._callback is not None:
-            self._callback(news)
+            self._callback(notification)
         else:
-            self._queue.put(news)
+            self._queue.put(notification)
 
-    def get(self, timeout: float | None = None) -> News | None:
+    def get(self, timeout: float | None = None) -> Notification | None:
         """The next; None if there was none in time, or the listener is closed."""
         try:
             return self._queue.get(timeout=timeout)
         except queue.Empty:
             return None
 
-    def __iter__(self) -> Iterator[News]:
-        while (news := self._queue.get()) is not None:
-            yield news
+    def __iter__(self) -> Iterator[Notification]:
+        while (notification := self._queue.get()) is not None:
+            yield notification
 
     def close(self) -> None:
         self._raw.close()

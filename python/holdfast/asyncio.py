@@ -20,13 +20,15 @@ from ._common import (
     BaseClient,
     LossEvent,
     Name,
-    News,
+    Notification,
     Options,
     acks_of,
+    endless,
     kind_of,
     lease_ms,
     ms,
     restart_mode,
+    seconds_left,
     values_of,
 )
 from ._errors import (
@@ -105,12 +107,12 @@ class Client(BaseClient):
         lock._holds[lock._key()] = _Hold(lock._raw, owner)
         return lock
 
-    def listen(self, name: Name, callback: Callable[[News], None] | None = None) -> Listener:
-        """Receives the messages that wake waiters of a name: `async for news in client.listen(name)`, or a
+    def listen(self, name: Name, callback: Callable[[Notification], None] | None = None) -> Listener:
+        """Receives the messages that wake waiters of a name: `async for notification in client.listen(name)`, or a
         callback, in the loop."""
         return Listener(self, name, callback)
 
-    def listen_breaks(self, callback: Callable[[News], None] | None = None) -> Listener:
+    def listen_breaks(self, callback: Callable[[Notification], None] | None = None) -> Listener:
         """The same for breaks of all names."""
         return Listener(self, None, callback)
 
@@ -247,6 +249,7 @@ class Lock:
         raise_on_release_error: bool = True,
         kind: str = "plain",
         acks: int | str | None = None,
+        no_expiry: bool = False,
         on_lost: Callable[[LossEvent], None] | None = None,
         cancel_on_loss: bool = True,
         spin: tuple[float, float, float] | None = None,
@@ -265,7 +268,7 @@ class Lock:
             None if spin is None else (ms(spin[0], 0), int(spin[1]), ms(spin[2], 0)),
             None if cohort is None else (cohort[0], ms(cohort[1], 0)),
         )
-        self._lease_ms = self._lease_of(timeout)
+        self._lease_ms = endless(timeout, no_expiry, self._lease_of(timeout))
         self._acks = acks_of(acks)
         self._holds: weakref.WeakKeyDictionary[Any, _Hold] = weakref.WeakKeyDictionary()
         self._shared = not thread_local
@@ -274,6 +277,7 @@ class Lock:
         self.name = name
         self.timeout = timeout
         self.kind = kind
+        self.no_expiry = no_expiry
         self._restart = restart_mode(kind, _values is not None or _members is not None)
         self.blocking = blocking
         self.blocking_timeout = blocking_timeout
@@ -309,7 +313,8 @@ class Lock:
     def _leased(self, what: str) -> int:
         owner = self._held(what).owner
         if self.timeout is None:
-            text = f"cannot {what} a lock without a timeout: the watchdog renews it"
+            why = "it has no end" if self.no_expiry else "the watchdog renews it"
+            text = f"cannot {what} a lock without a timeout: {why}"
             raise self._error(LockError(text, lock_name=text_of(self.name)))
         return owner
 
@@ -383,7 +388,7 @@ class Lock:
     def remaining(self) -> float:
         """For how many seconds the hold can be trusted, from memory; 0: not held, or lost."""
         hold = self._holds.get(self._key())
-        return 0.0 if hold is None else self._raw.remaining_ms(hold.owner) / 1000
+        return 0.0 if hold is None else seconds_left(self._raw.remaining_ms(hold.owner))
 
     def ensure_held(self, at_least: float = 0.0) -> None:
         """Raises LockLostError unless the hold can be trusted for longer than `at_least` seconds."""
@@ -429,7 +434,7 @@ class Lock:
         made: dict[str, Any] = json.loads(await self.client._ask(self._raw.inspect))
         return made
 
-    async def facts(self) -> dict[str, str | None]:
+    async def server_info(self) -> dict[str, str | None]:
         """What the server of this name says about itself, as for `holdfast doctor`. Use an unused name."""
         return {name: value for name, value, why in await self.client._ask(self._raw.facts)}
 
@@ -754,32 +759,32 @@ class Latch(_Counter):
 
 
 class Listener:
-    """News of a name: an asynchronous iterator, unless they go to a callback. `with` closes it."""
+    """Notification of a name: an asynchronous iterator, unless they go to a callback. `with` closes it."""
 
     def __init__(
-        self, client: Client, name: Name | None, callback: Callable[[News], None] | None = None
+        self, client: Client, name: Name | None, callback: Callable[[Notification], None] | None = None
     ) -> None:
         self.client = client
         self.name = name
         self._callback = callback
         client._attach()
-        self._queue: asyncio.Queue[News | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[Notification | None] = asyncio.Queue()
         self._raw = _core.Listener(client._core, name)
         client._watched[self._raw.serial] = self
 
-    def _news(self, news: News) -> None:
+    def _notification(self, notification: Notification) -> None:
         if self._callback is not None:
-            self._callback(news)
+            self._callback(notification)
         else:
-            self._queue.put_nowait(news)
+            self._queue.put_nowait(notification)
 
-    async def get(self) -> News | None:
+    async def get(self) -> Notification | None:
         """The next; None: the listener is closed."""
         return await self._queue.get()
 
-    async def __aiter__(self) -> AsyncIterator[News]:
-        while (news := await self._queue.get()) is not None:
-            yield news
+    async def __aiter__(self) -> AsyncIterator[Notification]:
+        while (notification := await self._queue.get()) is not None:
+            yield notification
 
     def close(self) -> None:
         self._raw.close()

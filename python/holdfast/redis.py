@@ -3,7 +3,8 @@
 redis.Redis().lock("x", lock_class=holdfast.redis.Lock)
 redis.asyncio.Redis().lock("x", lock_class=holdfast.redis.AsyncLock)
 
-`timeout=None` is the watchdog: the lock lives as long as its process.
+`timeout=None` is the watchdog: the lock lives as long as its process. With `no_expiry=True` it has no end, as in
+redis-py: if its process dies, it stays locked.
 """
 
 from __future__ import annotations

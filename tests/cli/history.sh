@@ -115,7 +115,7 @@ test_it_reads_what_it_has_written() {
 
 test_one_serve_for_a_file() {
     recorded shared
-    expect 71 hf serve --listen 127.0.0.1:0 --history "$history"
+    expect 71 timeout 60 hf serve --listen 127.0.0.1:0 --history "$history"
     says 'another holdfast serve writes to it'
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -149,3 +150,43 @@ def test_a_compiler_is_enough(server, sdist, tmp_path):
     done = subprocess.run([tmp_path / "v/bin/python", "-c", ask], cwd=tmp_path, capture_output=True, text=True)
     assert "NotSupportedError" in done.stderr
     assert "TLS" in done.stderr
+
+
+def test_clone_installs_as_the_document_says(server, tmp_path):
+    """The block of docs/python.md for a shell, run in a clone."""
+    if subprocess.run(["git", "-C", str(TOP), "rev-parse"], capture_output=True).returncode != 0:
+        pytest.skip("this tree is no git repository")
+    (commands,) = re.findall(r"^```sh\n(.*?)^```", (TOP / "docs/python.md").read_text(), re.MULTILINE | re.DOTALL)
+    run("git", "clone", "-q", TOP, tmp_path / "clone")
+    run(sys.executable, "-m", "venv", tmp_path / "v")
+    environment = os.environ | {"PATH": f"{tmp_path / 'v/bin'}{os.pathsep}{os.environ['PATH']}"}
+    run("nice", "-n", "5", "sh", "-e", "-c", commands, cwd=tmp_path / "clone", env=environment)
+    assert run(tmp_path / "v/bin/python", "-c", PROGRAM, server.url, cwd=tmp_path) == f"True {version()}\n"
+    assert run("git", "status", "--porcelain", cwd=tmp_path / "clone") == ""
+
+
+def test_installed_library_is_used_and_compared(server, tmp_path):
+    """HF_PYTHON_SYSTEM: the module links it, and refuses one that it was not built for."""
+    off = ["-DHF_TESTS=OFF", "-DHF_CLI=OFF", "-DCMAKE_INSTALL_LIBDIR=lib", f"-DCMAKE_INSTALL_PREFIX={tmp_path}/prefix"]
+    run("cmake", "-S", TOP, "-B", tmp_path / "b", *off)
+    run("nice", "-n", "5", "cmake", "--build", tmp_path / "b", "-j2")
+    run("cmake", "--install", tmp_path / "b")
+    libraries = tmp_path / "prefix/lib"
+    environment = os.environ | {
+        "PKG_CONFIG_PATH": str(libraries / "pkgconfig"),
+        "LD_LIBRARY_PATH": str(libraries),
+    }
+    run(sys.executable, "-m", "venv", tmp_path / "v")
+    python = tmp_path / "v/bin/python"
+    run(python, "-m", "pip", "install", "-q", "-C", "cmake.define.HF_PYTHON_SYSTEM=ON", TOP, env=environment)
+    assert run(python, "-c", PROGRAM, server.url, cwd=tmp_path, env=environment) == f"True {version()}\n"
+    (module,) = (tmp_path / "v").rglob("_core.abi3.so")
+    assert str(libraries / "libholdfast.so") in run("ldd", module, env=environment)
+    (tmp_path / "older.c").write_text(
+        'int hf_version_num(void) { return 1; }\nconst char *hf_version(void) { return "0.0.1"; }\n'
+    )
+    run("cc", "-shared", "-fPIC", "-o", tmp_path / "older.so", tmp_path / "older.c")
+    older = environment | {"LD_PRELOAD": str(tmp_path / "older.so")}
+    done = subprocess.run([python, "-c", "import holdfast"], env=older, capture_output=True, text=True)
+    assert "ImportError" in done.stderr
+    assert "0.0.1" in done.stderr

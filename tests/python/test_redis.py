@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
+import math
 import shutil
 import ssl
 import subprocess
@@ -283,3 +285,47 @@ def test_asyncio_twin(server):
         await client.aclose()
 
     asyncio.run(asyncio.wait_for(scene(), HANG_S))
+
+
+@pytest.mark.parametrize("timeout", [None, 1000])
+def test_no_expiry_is_what_no_timeout_means_to_redis_py(server, timeout):
+    """With a timeout it changes nothing."""
+    endless = functools.partial(holdfast.redis.Lock, no_expiry=True)
+    lock = server.redis.lock("x", timeout=timeout, lock_class=endless)
+    assert lock.acquire()
+    assert (server.redis.ttl("x") == -1) == (timeout is None)
+    assert (lock.remaining == math.inf) == (timeout is None)
+    assert not server.redis.lock("x").acquire(blocking=False)
+    if timeout is None:
+        with pytest.raises(redis.exceptions.LockError):
+            lock.extend(10)
+        with pytest.raises(redis.exceptions.LockError):
+            lock.reacquire()
+        assert not lock.lost.wait(0.1)
+    lock.release()
+    assert not server.redis.exists("x")
+
+
+def test_no_expiry_in_asyncio(server):
+    async def main():
+        theirs = redis.asyncio.Redis(unix_socket_path=server.socket)
+        lock = holdfast.redis.AsyncLock(theirs, "x", no_expiry=True)
+        async with lock:
+            assert await theirs.ttl("x") == -1
+            assert lock.remaining == math.inf
+        assert not await theirs.exists("x")
+        await lock.client.aclose()
+        await theirs.aclose()
+
+    asyncio.run(main())
+
+
+def test_no_expiry_is_for_strings(server):
+    with holdfast.Client(server.url) as client:
+        with pytest.raises(holdfast.ArgumentError):
+            client.lock("x", no_expiry=True).acquire()
+        lock = client.lock("x", kind="string", no_expiry=True)
+        assert lock.acquire()
+        assert server.redis.ttl("x") == -1
+        server.redis.delete("x")
+        assert lock.lost.wait(HANG_S)
