@@ -23,8 +23,29 @@ block() {
 }
 count_blocks() { grep -cxF "\`\`\`$2" "$1"; }
 
-# skeleton FILE: what both languages must share, a line each.
+# anchors FILE: what GitHub makes of its headings, a line each.
+anchors() {
+    awk '/^```/ { code = !code } !code && /^#+ /' "$1" | sed -E 's/^#+ //; s/`//g; s/\[([^]]*)\]\([^)]*\)/\1/g' |
+        tr '[:upper:]' '[:lower:]' | LC_ALL=C.UTF-8 sed -E 's/[^[:alnum:] _-]//g; s/ /-/g'
+}
+# numbered_headings DIRECTORY PAGE: of each link of a skeleton to a heading, the number of that heading in its page.
+numbered_headings() {
+    local line target
+    while IFS= read -r line; do
+        case $line in
+        'link http'*) ;;
+        'link '*'#'*)
+            target=${line#link } target=${target%%#*}
+            line="link $target, heading $(anchors "$1/${target:-$2}" | grep -nxF -e "${line#*#}" || echo "${line#*#}")"
+            line=${line%%:*}
+            ;;
+        esac
+        printf '%s\n' "$line"
+    done
+}
+# skeleton FILE [AS]: what both languages must share, a line each. Its links are those of the page AS.
 skeleton() {
+    local page=${2:-$1}
     awk '
         # Numbers in a row of a table.
         function numbers(text) {
@@ -57,14 +78,14 @@ skeleton() {
         /^#+ / { print "heading " $1; next }
         /^\|/ { print "row of " gsub(/\|/, "|"); numbers($0); inner($0); next }
         /^(-|[0-9]+\.) / { print "item" }
-        { inner($0) }' "$1" |
+        { inner($0) }' "$1" | numbered_headings "$(dirname "$page")" "$(basename "$page")" |
         # Each links to the other, and then to pages of its own language.
         sed -E '/^link /s/\.zh-CN\.md/.md/'
 }
 
 # prose_numbers FILE: the numbers outside code, sorted, since the order of words differs.
 prose_numbers() {
-    awk '/^```/ { code = !code } !code' "$1" | sed -E 's/\]\([^)]*\)|`[^`]*`|<a id="[^"]*">//g' |
+    awk '/^```/ { code = !code } !code' "$1" | sed -E 's/\]\([^)]*\)|`[^`]*`//g' |
         grep -oE '[0-9]+([.,][0-9]+)*' | sort
 }
 # in_step ENGLISH CHINESE: both have the same skeleton, and the same numbers.
@@ -112,12 +133,12 @@ test_a_change_of_one_language_is_seen() {
         '/^|fair|/d' '/^| 64 /s/64/65/' 's/recipes\.md)/recipe.md)/'; do
         sed "$change" "$original" >"$dir/changed"
         ! cmp -s "$original" "$dir/changed" || fail "changes nothing: $change"
-        skeleton "$dir/changed" >"$dir/after"
+        skeleton "$dir/changed" "$original" >"$dir/after"
         ! cmp -s "$dir/before" "$dir/after" || fail "not seen: $change"
     done
     # And these are none.
     sed 's|/\* [^*]*\*/|/* 中文 */|; s/  # .*/ # 中文/; s/^Lock\/unlock pairs .*/其他/; s/|yes|/|是|/' "$original" >"$dir/changed"
-    skeleton "$dir/changed" >"$dir/after"
+    skeleton "$dir/changed" "$original" >"$dir/after"
     diff "$dir/before" "$dir/after" >"$dir/err" || fail "a translation counts as a change"
 }
 
@@ -295,12 +316,6 @@ test_the_numbers_are_those_of_the_benchmarks() {
     number '^(\(With one thread|.*单线程)' '1 thread' 'Redisson 4.7' '%.1f'
 }
 
-# anchors FILE: what GitHub makes of its headings, and the anchors that translated headings have.
-anchors() {
-    grep -oE '<a id="[^"]+">' "$1" | cut -d '"' -f 2
-    awk '/^```/ { code = !code } !code && /^#+ /' "$1" | sed -E 's/^#+ //; s/`//g; s/\[([^]]*)\]\([^)]*\)/\1/g' |
-        tr '[:upper:]' '[:lower:]' | sed -E 's/[^a-z0-9 _-]//g; s/ /-/g'
-}
 test_no_document_has_a_link_that_leads_nowhere() {
     local file link target anchor count=0
     for file in "${readmes[@]}" "$HF_SOURCE_DIR"/CONTRIBUTING.md "$HF_SOURCE_DIR"/docs/*.md; do
