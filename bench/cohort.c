@@ -91,7 +91,7 @@ static void take_turn(struct comer *comer, hf_lock *lock) {
 static void *come_and_go(void *arg) {
     struct comer *comer = arg;
     hf_lock *lock;
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     options.kind = rows[comer->row].kind;
     options.flags = comer->outsider ? 0 : rows[comer->row].flags;
     check(hf_lock_new_with(comer->client, NAME, strlen(NAME), &options, &lock), "new_with");

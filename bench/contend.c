@@ -60,7 +60,7 @@ static void take_turn(struct arena *arena, hf_lock *lock, int index) {
 
 static hf_lock *new_lock(hf_client *client, hf_kind kind) {
     hf_lock *lock;
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     options.kind = kind;
     check(hf_lock_new_with(client, NAME, strlen(NAME), &options, &lock), "hf_lock_new_with");
     return lock;

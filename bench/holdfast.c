@@ -13,7 +13,7 @@
 
 static hf_client *open_client(const struct bench *bench, unsigned flags) {
     hf_options options = HF_OPTIONS_INIT;
-    options.flags = flags | (bench->sleeps_at_once ? HF_SLEEP_AT_ONCE : 0);
+    options.flags = flags | (bench->sleeps_at_once ? HF_NO_BUSY_POLL : 0);
     hf_client *client;
     check(hf_open(bench->url, &options, &client), "hf_open");
     return client;
@@ -21,7 +21,7 @@ static hf_client *open_client(const struct bench *bench, unsigned flags) {
 
 static hf_lock *new_lock_of(hf_client *client, hf_kind kind, int index) {
     char name[64];
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     hf_lock *lock;
     options.kind = kind;
     snprintf(name, sizeof name, "bench-%d", index);

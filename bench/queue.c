@@ -58,7 +58,7 @@ static void on_granted(hf_op *op, const hf_result *result, void *user) {
 }
 
 static void enqueue(struct waiter *waiter) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.owner = waiter->owner;
     check(hf_lock_acquire_start(waiter->line->lock, &options, on_granted, waiter, NULL),
           "acquire_start");
@@ -127,7 +127,7 @@ static struct cost measure_length(const struct bench *bench, int n) {
     hf_options options = HF_OPTIONS_INIT;
     options.flags = HF_MANUAL_DISPATCH;
     check(hf_open(bench->url, &options, &line.client), "hf_open");
-    hf_lock_options fair = HF_LOCK_INIT;
+    hf_lock_options fair = HF_LOCK_OPTIONS_INIT;
     fair.kind = HF_FAIR;
     check(hf_lock_new_with(line.client, NAME, strlen(NAME), &fair, &line.lock), "new");
     struct waiter *waiters = calloc((size_t)n + 1, sizeof *waiters);

@@ -63,7 +63,7 @@ static void print_overview(void) {
         "      --cert FILE, --key FILE  client certificate and its key\n"
         "      --sni NAME             the server's name, if not the host\n"
         "      --insecure             do not verify: anyone may pose as the server\n"
-        "      --no-local             fail if no server is configured, instead of using local:\n"
+        "      --require-url          fail if no server is configured, instead of using local:\n"
         "  -t, --connect-timeout DUR  give up if no server answers for this long (10s)\n"
         "  -q, --quiet                errors only\n"
         "  -v, --verbose              more messages; twice: all of them\n"

@@ -71,7 +71,7 @@ int main(int argc, char **argv) {
     struct program p = {.client = NULL};
     hf_options options = HF_OPTIONS_INIT;
     options.flags = HF_MANUAL_DISPATCH;
-    hf_acquire_options acquire = HF_ACQUIRE_INIT;
+    hf_acquire_options acquire = HF_ACQUIRE_OPTIONS_INIT;
     acquire.wait_ms = 60000;
 
     int err = hf_open(argc > 1 ? argv[1] : NULL, &options, &p.client);

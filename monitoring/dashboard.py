@@ -30,9 +30,9 @@ PANELS = [  # title, kind, width, unit, queries with their legends
         (client_rate("timed_out"), "timed out")]),
     ("Locks by the state of their holders", "timeseries", 12, "short",
      [("sum by (state) (holdfast_fleet_locks)", "{{state}}")]),
-    ("Wait, 99th percentile", "timeseries", 12, "s", [(by_lock(0.99, "holdfast_lock_wait_seconds"), "{{lock}}")]),
-    ("Hand-over, median", "timeseries", 12, "s", [(by_lock(0.5, "holdfast_lock_hand_over_seconds"), "{{lock}}")]),
-    ("Hold, median", "timeseries", 12, "s", [(by_lock(0.5, "holdfast_lock_hold_seconds"), "{{lock}}")]),
+    ("Wait, 99th percentile", "timeseries", 12, "s", [(by_lock(0.99, "holdfast_fleet_lock_wait_seconds"), "{{lock}}")]),
+    ("Hand-over, median", "timeseries", 12, "s", [(by_lock(0.5, "holdfast_fleet_lock_hand_over_seconds"), "{{lock}}")]),
+    ("Hold, median", "timeseries", 12, "s", [(by_lock(0.5, "holdfast_fleet_lock_hold_seconds"), "{{lock}}")]),
     ("Waiters by lock", "timeseries", 12, "short", [(f"topk(10, holdfast_fleet_lock_waiters{{{LOCK}}})", "{{lock}}")]),
     ("Held for", "timeseries", 12, "s", [(f"topk(10, holdfast_fleet_lock_held_seconds{{{LOCK}}})", "{{lock}}")]),
     ("Failed renewals by host", "timeseries", 12, "ops",
@@ -68,7 +68,7 @@ def main():
     variables = [
         {"name": "datasource", "type": "datasource", "query": "prometheus"},
         {"name": "lock", "type": "query", "datasource": SOURCE, "includeAll": True, "multi": True, "allValue": ".*",
-         "refresh": 2, "query": {"query": "label_values(holdfast_lock_wait_seconds_count, lock)", "refId": "A"}},
+         "refresh": 2, "query": {"query": "label_values(holdfast_fleet_lock_wait_seconds_count, lock)", "refId": "A"}},
     ]
     print(json.dumps({
         "uid": "holdfast",

@@ -17,7 +17,7 @@ static int fail(const char *what) {
 }
 
 static int lock_pairs(hf_client *client, hf_kind kind, unsigned flags, long pairs) {
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     options.kind = kind;
     options.flags = flags;
     hf_lock *lock = NULL;

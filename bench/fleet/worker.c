@@ -33,7 +33,7 @@ static hf_client *open_client(const char *url) {
     hf_options options = HF_OPTIONS_INIT;
     hf_client *client = NULL;
     options.watchdog_ms = LEASE_MS;
-    options.ping_ms = LEASE_MS;
+    options.ping_interval_ms = LEASE_MS;
     options.cmd_timeout_ms = 60000;
     options.connect_timeout_ms = 120000;
     if (hf_open(url, &options, &client) != HF_OK)
@@ -73,13 +73,13 @@ static size_t count_alive(const hf_fleet *fleet) {
     size_t alive = 0;
     for (size_t i = 0; i < fleet->locks_len; i++)
         for (size_t k = 0; k < fleet->locks[i]->holders_len; k++)
-            alive += fleet->locks[i]->holders[k]->presence == HF_ALIVE;
+            alive += fleet->locks[i]->holders[k]->presence == HF_PRESENCE_ALIVE;
     return alive;
 }
 
 static int ask(const char *url) {
     hf_client *client = open_client(url);
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     hf_fleet *fleet = NULL;
     options.limit_ms = 60000;
     if (hf_ping(client) != HF_OK)

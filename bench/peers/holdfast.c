@@ -226,7 +226,7 @@ static void measure(const struct row *row, const char *url, double seconds, int 
     hf_client *clients[CLIENTS] = {NULL};
     static struct worker workers[WORKERS_MAX];
     hf_options options = HF_OPTIONS_INIT;
-    hf_lock_options kind = HF_LOCK_INIT;
+    hf_lock_options kind = HF_LOCK_OPTIONS_INIT;
     kind.kind = row->kind;
     options.flags = row->async ? HF_MANUAL_DISPATCH : 0;
     for (int i = 0; i < row->clients; i++)
@@ -259,7 +259,7 @@ static void measure(const struct row *row, const char *url, double seconds, int 
 /* ---- A waiter behind a foreign owner ---- */
 
 static int take_over(const char *url, const char *name) {
-    hf_lock_options kind = HF_LOCK_INIT;
+    hf_lock_options kind = HF_LOCK_OPTIONS_INIT;
     hf_client *client;
     hf_lock *lock;
     char line[16];
@@ -297,7 +297,7 @@ static void wait_tracked(hf_client *client) {
 
 static int lose(const char *url, const char *kind, const char *name) {
     const struct timespec pause = {0, 1000000};
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     hf_client *client;
     hf_lock *lock;
     _Atomic int64_t lost_ns = 0;

@@ -3,7 +3,7 @@ each row, and at the end the medians as ratios to redis-py. Uses redis.lock.Lock
 
     pairs            one thread: `with lock: pass`, without contention; beside it the C library, if HF_BENCH_PEERS
                      names its program
-    32 threads       the same in 32 threads, each with a lock of its own; also with look=off
+    32 threads       the same in 32 threads, each with a lock of its own; also with busy_poll=off
     asyncio 1, 64    the same in tasks
     8 processes      one lock, held for 1 ms; then away for 4 ms, or for nobody: the latter also asks how evenly
                      they got it (the least to the most), and all ask for the longest wait
@@ -40,7 +40,7 @@ def opened(library, url):
     if library == "redis-py":
         client = redis.Redis.from_url(url)
         return lambda name: client.lock(name, timeout=TTL_S)
-    client = holdfast.Client(url, sleep_at_once=library == "look=off")
+    client = holdfast.Client(url, no_busy_poll=library == "busy_poll=off")
     kind = "fair" if library == "fair" else "plain"
     return lambda name: client.lock(name, kind=kind)
 
@@ -205,7 +205,7 @@ def main(url, seconds=2.0, runs=3):
     for row in ROWS:
         found = {}
         libraries = ["redis-py", "holdfast"] + (["fair"] if "processes" in row else [])
-        libraries += ["look=off"] if row == "32 threads" else []
+        libraries += ["busy_poll=off"] if row == "32 threads" else []
         libraries += ["C"] if row == "pairs" and "HF_BENCH_PEERS" in os.environ else []
         for number in range(runs):
             for library in libraries:

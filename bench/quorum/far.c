@@ -111,7 +111,7 @@ static void deliver_due(void) {
     }
 }
 
-static void wait_for_news(void) {
+static void wait_for_notification(void) {
     int64_t wait_us = first != NULL ? first->due_us - now_ns() / 1000 : 1000000;
     struct timespec timeout = {.tv_nsec = (wait_us > 0 ? wait_us : 0) % 1000000 * 1000};
     timeout.tv_sec = wait_us >= 1000000 ? 1 : 0;
@@ -122,7 +122,7 @@ _Noreturn void relay(int from_port, int to_port, int ms) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     fds[0] = (struct pollfd){.fd = listen_at(from_port), .events = POLLIN};
     for (;;) {
-        wait_for_news();
+        wait_for_notification();
         size_t old = pairs;
         for (size_t i = 0; i < 2 * old; i++)
             if (fds[1 + i].fd >= 0 && fds[1 + i].revents != 0)

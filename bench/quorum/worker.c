@@ -101,7 +101,7 @@ static hf_lock *all;
 
 static void open_all(const struct plan *plan, const char *name) {
     open_three(plan, name);
-    check(hf_lock_new_all(locks, 3, &all), "hf_lock_new_all");
+    check(hf_lock_new_multi(locks, 3, &all), "hf_lock_new_multi");
 }
 
 static void acquire_all(void) {

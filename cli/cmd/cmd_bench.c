@@ -76,7 +76,7 @@ static int new_lock(const struct bench *bench, hf_client *client, const char *wh
 }
 
 static int acquire(hf_lock *lock) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.lease_ms = LEASE_MS;
     options.wait_ms = LEASE_MS;
     return hf_lock_acquire_with(lock, &options, NULL);

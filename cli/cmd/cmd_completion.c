@@ -56,7 +56,7 @@ static void print_names(const hf_fleet *fleet) {
 static int complete_names(struct connection *connection) {
     hf_client *client;
     hf_options options = HF_OPTIONS_INIT;
-    hf_survey_options survey = HF_SURVEY_INIT;
+    hf_survey_options survey = HF_SURVEY_OPTIONS_INIT;
     hf_fleet *fleet = NULL;
     connection->quiet = connection->no_local = true;
     connection->verbosity = 0;

@@ -1,7 +1,7 @@
 /* holdfast doctor: checks the server, or each server of a quorum, for problems that affect locks,
  * and gives advice.
  *
- * hf_lock_facts() gets the server's settings and doctor_facts.c judges them; doctor_probe.c tests
+ * hf_lock_server_info() gets the server's settings and doctor_facts.c judges them; doctor_probe.c tests
  * what must be tried. Warnings that the library logs meanwhile are findings, too. The server's
  * configuration is not changed. Test objects have unique names and are removed afterwards. */
 #include "doctor/doctor.h"
@@ -97,7 +97,7 @@ static void add_warnings(struct doctor *doctor) {
 
 /* ---- One server ------------------------------------------------------------------------------ */
 
-static void note_clock(struct doctor *doctor, const hf_facts *facts) {
+static void note_clock(struct doctor *doctor, const hf_server_info *facts) {
     int64_t ahead_ms;
     if (!doctor_number(facts, "clock.ahead_ms", &ahead_ms))
         return;
@@ -117,17 +117,17 @@ static char *own_name(const struct doctor *doctor, const hf_client *client) {
 
 static int ask_facts(struct doctor *doctor, hf_client *client, const char *name) {
     hf_lock *lock = NULL;
-    hf_facts *facts = NULL;
+    hf_server_info *facts = NULL;
     int code = hf_lock_new(client, name, &lock);
     if (code == HF_OK)
-        code = hf_lock_facts(lock, &facts);
+        code = hf_lock_server_info(lock, &facts);
     if (code == HF_OK && url_is_zk(doctor->url)) {
         doctor_judge_zk(&doctor->findings, facts, doctor->url, &doctor->options);
     } else if (code == HF_OK) {
         doctor_judge(&doctor->findings, facts);
         note_clock(doctor, facts);
     }
-    hf_facts_free(facts);
+    hf_server_info_free(facts);
     hf_lock_free(lock);
     return code;
 }
@@ -142,7 +142,7 @@ static int examine_one(struct doctor *doctor, hf_client *client, const char *nam
 static void print_server(struct doctor *doctor, const char *server);
 
 static void found_in_cluster(void *user, hf_client *client, const char *name, const char *node,
-                             const hf_facts *facts) {
+                             const hf_server_info *facts) {
     struct doctor *doctor = user;
     if (facts == NULL) {
         finding_add(&doctor->findings, VERDICT_BAD, "server",

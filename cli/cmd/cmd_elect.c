@@ -25,8 +25,8 @@ enum { ID_ONCE = ID_RUN_END, ID_BACKOFF, ID_ON_GAIN, ID_ON_LOSE };
 static const struct option_spec specs[] = {
     {OPTION_FLAG, ID_ONCE, 0, "once", false},
     {OPTION_VALUE, ID_BACKOFF, 0, "backoff", false},
-    {OPTION_VALUE, ID_ON_GAIN, 0, "on-gain", false},
-    {OPTION_VALUE, ID_ON_LOSE, 0, "on-lose", false},
+    {OPTION_VALUE, ID_ON_GAIN, 0, "on-start-leading", false},
+    {OPTION_VALUE, ID_ON_LOSE, 0, "on-stop-leading", false},
     RUN_COMMAND_OPTIONS,
     CHOICE_OPTIONS,
     COMMON_OPTIONS,
@@ -203,7 +203,7 @@ static void follow_term(struct elect *elect, struct term *term) {
     term->status = exit_status(wait_status);
 }
 
-/* Hooks run one after the other, however short a term is. The on-lose hook also runs when a signal
+/* Hooks run one after the other, however short a term is. The on-stop-leading hook also runs when a signal
  * ended the term: that is its purpose. */
 static void end_term(struct elect *elect, const struct term *term) {
     if (term->led_ms == 0)
@@ -317,8 +317,8 @@ const struct command command_elect = {
         "      --once                  lead once, and exit with the command's status\n"
         "      --backoff DUR           pause after a command that ended within 10 s (1s); doubled\n"
         "                              each time in a row, up to a minute\n"
-        "      --on-gain STRING        run STRING with the shell, beside COMMAND, when leading\n"
-        "      --on-lose STRING        the same when no longer leading, before it waits again\n"
+        "      --on-start-leading STRING        run STRING with the shell, beside COMMAND, when leading\n"
+        "      --on-stop-leading STRING        the same when no longer leading, before it waits again\n"
         "Which lock, and how the command runs, as for 'run':\n"
         "  -x, -e, --exclusive, -s, --shared, -W, --write, --fair, --fenced, --spin, --string\n"
         "  -N, --slots, -m, --multi, -c, --command, -t, --timeout, --ttl, --signal, -k, --kill-after\n"

@@ -65,7 +65,7 @@ static int release_lock(const struct handle *handle, hf_lock *lock) {
 
 static int do_lock(const struct handle *handle, hf_client *client) {
     hf_lock *lock = NULL;
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     options.kind = handle->choice.kind->lock;
     options.flags = handle->choice.kind->flags;
     int code = hf_lock_new_with(client, handle->name, strlen(handle->name), &options, &lock);
@@ -80,7 +80,7 @@ static int do_lock(const struct handle *handle, hf_client *client) {
 /* The library sets a permit's lease to any value; here, as with locks, it is never shortened. */
 static int extend_slot(hf_permits *permits, const hf_permit_id *id, int64_t lease_ms) {
     int64_t left_ms;
-    int code = hf_permits_lease_ms(permits, id, &left_ms);
+    int code = hf_permits_ttl_ms(permits, id, &left_ms);
     if (code == HF_OK && left_ms >= 0 && left_ms < lease_ms)
         code = hf_permits_extend(permits, id, lease_ms);
     return code;

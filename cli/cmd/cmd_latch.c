@@ -23,7 +23,7 @@ static int down(struct counter *c) {
 }
 
 static int wait_for(struct counter *c) {
-    hf_wait_options options = HF_WAIT_INIT;
+    hf_wait_options options = HF_WAIT_OPTIONS_INIT;
     options.wait_ms = c->wait_ms;
     return hf_latch_await_start(c->latch, &options, counter_done, c, &c->op);
 }

@@ -167,13 +167,13 @@ static int print_fleet(const struct list *list) {
     int status =
         list->connection->json ? print_all_json(list, locks, len) : print_table(list, locks, len);
     free(locks);
-    if (list->fleet->words[0] != '\0')
-        say(LEVEL_NOTICE, "incomplete: %s", list->fleet->words);
+    if (list->fleet->missing_text[0] != '\0')
+        say(LEVEL_NOTICE, "incomplete: %s", list->fleet->missing_text);
     return status == STATUS_OK && list->stuck_only && len > 0 ? STATUS_NO : status;
 }
 
 static int take_survey(const struct list *list, hf_client *client, hf_fleet **ret) {
-    hf_survey_options wanted = HF_SURVEY_INIT;
+    hf_survey_options wanted = HF_SURVEY_OPTIONS_INIT;
     wanted.pattern = list->pattern;
     if (!list->metrics)
         wanted.wanted = HF_WANT_HOLDS | HF_WANT_WAITS;

@@ -20,7 +20,7 @@ static int set(struct counter *c) {
 }
 
 static int acquire(struct counter *c) {
-    hf_wait_options options = HF_WAIT_INIT;
+    hf_wait_options options = HF_WAIT_OPTIONS_INIT;
     options.wait_ms = c->wait_ms;
     return hf_sem_acquire_start(c->sem, c->number, &options, counter_done, c, &c->op);
 }

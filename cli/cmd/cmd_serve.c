@@ -26,7 +26,7 @@ enum {
 
 static const struct option_spec specs[] = {
     {OPTION_VALUE, ID_LISTEN, 0, "listen", false},
-    {OPTION_VALUE, ID_HOST_NAME, 0, "host-name", true},
+    {OPTION_VALUE, ID_HOST_NAME, 0, "allowed-host", true},
     {OPTION_VALUE, ID_TOKEN_FILE, 0, "token-file", false},
     {OPTION_FLAG, ID_ALLOW_BREAK, 0, "allow-break", true},
     {OPTION_VALUE, ID_METRICS_LOCKS, 0, "metrics-locks", false},
@@ -128,7 +128,7 @@ const struct command command_serve = {
     .options = specs,
     .summary = "serve the fleet as a web page, metrics and JSON",
     .usage =
-        "[--listen HOST:PORT] [--host-name NAME]... [--token-file FILE [--allow-break]]\n"
+        "[--listen HOST:PORT] [--allowed-host NAME]... [--token-file FILE [--allow-break]]\n"
         "[--metrics-locks N] [--history FILE [--history-size SIZE]]\n"
         "[--on-event COMMAND [--on-event-limit DUR]] [--long-wait DUR]\n"
         "Serves holders and waiters over HTTP: a live page (/), metrics for Prometheus (/metrics),\n"
@@ -136,7 +136,7 @@ const struct command command_serve = {
         "surveys the fleet at most once a second, and only while a page or request is open; with\n"
         "--history or --on-event always. For TLS, put a proxy in front.\n\n"
         "      --listen HOST:PORT  where to listen (127.0.0.1:7380); port 0: any free one\n"
-        "      --host-name NAME    another name for this host, such as a proxy's\n"
+        "      --allowed-host NAME    another name for this host, such as a proxy's\n"
         "      --token-file FILE   a secret in the first line of a file that only you can read;\n"
         "                          required of every request, except on loopback\n"
         "      --allow-break       allow the page to break locks, with the token\n"

@@ -164,7 +164,7 @@ static int show_json(const char *server, const char *name, const struct sight *s
         json_object_set(object, "waiters", waiters);
     json_decref(waiters);
     if (object != NULL && info->kind == HF_FOUND_OTHER)
-        json_object_set_new(object, "type", json_string(info->words));
+        json_object_set_new(object, "type", json_string(info->type_name));
     for (size_t i = 0; object != NULL && i < numbers->len; i++)
         json_object_set_new(object, numbers->all[i].name, json_integer(numbers->all[i].value));
     if (object != NULL && info->ttl_ms >= 0)
@@ -253,7 +253,7 @@ static int show_plain(const char *name, const struct sight *sight) {
     show_line("name", name);
     show_line("kind", found_text(info->kind));
     if (info->kind == HF_FOUND_OTHER)
-        show_line("type", info->words);
+        show_line("type", info->type_name);
     /* Slots have no ttl in one key; the survey computes the one that `ls` shows. */
     int64_t ttl_ms =
         info->ttl_ms >= 0 || sight->lock == NULL ? info->ttl_ms : fleet_ttl(sight->lock);
@@ -276,14 +276,14 @@ static int show_plain(const char *name, const struct sight *sight) {
  * anyway. */
 static hf_fleet *take_survey(hf_client *client, const char *name) {
     char pattern[FLEET_PATTERN_SIZE];
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     hf_fleet *fleet = NULL;
     options.pattern = pattern;
     options.wanted = HF_WANT_HOLDS | HF_WANT_WAITS;
     if (!fleet_quote_pattern(name, pattern))
         return NULL;
     int code = hf_survey(client, &options, &fleet);
-    const char *text = code == HF_OK ? fleet->words : hf_strerror(code);
+    const char *text = code == HF_OK ? fleet->missing_text : hf_strerror(code);
     if (text[0] != '\0')
         say(LEVEL_NOTICE, "incomplete: %s", text);
     return code == HF_OK ? fleet : NULL;
@@ -294,7 +294,7 @@ static int judge(const struct show *show, const char *name, const hf_lock_info *
                  const struct numbers *numbers) {
     char shown[SHOWN_NAME_SIZE];
     if (info->kind == HF_FOUND_OTHER) {
-        say_other(name, "lock", info->words);
+        say_other(name, "lock", info->type_name);
         return STATUS_DATA;
     }
     if (!show->held_only || is_held(info, numbers))
@@ -311,7 +311,7 @@ static int inspect(const struct show *show, hf_client *client, const char *name)
     hf_lock *lock = NULL;
     hf_lock_info *info = NULL;
     struct numbers numbers = {0};
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     options.kind = show->string ? HF_STRING : HF_PLAIN;
     int code = hf_lock_new_with(client, name, strlen(name), &options, &lock);
     if (code == HF_OK)

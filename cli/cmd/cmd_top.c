@@ -297,7 +297,7 @@ static int open_signals(struct top *top) {
 /* ---- Surveys ---- */
 
 static void begin_survey(struct top *top) {
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     options.pattern = top->pattern;
     int code = hf_survey_start(top->client, &options, &top->fleet, NULL, NULL, &top->survey);
     if (code != HF_OK)

@@ -57,7 +57,7 @@ static int find_kind(hf_client *client, const char *name, hf_found *ret_kind) {
 
 static int break_lock(hf_client *client, hf_kind kind, const char *name, bool *ret_broken) {
     hf_lock *lock = NULL;
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     options.kind = kind;
     int code = hf_lock_new_with(client, name, strlen(name), &options, &lock);
     if (code == HF_OK)

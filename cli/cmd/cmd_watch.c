@@ -140,7 +140,7 @@ static int await(struct watch *watch, hf_op *op) {
 /* ---- Polling ---- */
 
 static void report_server(struct watch *watch, const char *verb, const char *text) {
-    const struct watch_event event = {.verb = verb, .for_ms = -1, .left_ms = -1, .text = text};
+    const struct watch_event event = {.verb = verb, .for_ms = -1, .remaining_ms = -1, .text = text};
     print_event(watch, &event);
 }
 
@@ -210,7 +210,7 @@ static int64_t next_survey_ms(const struct watch *watch) {
 
 /* Starts a survey when it is due, and takes the result of a finished one. */
 static void step_survey(struct watch *watch) {
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     if (watch->survey != NULL) {
         int code = hf_op_wait(watch->survey, 0, NULL);
         if (code == HF_EPENDING)
@@ -274,7 +274,7 @@ static int open_and_watch(struct watch *watch) {
         status = connection_open(watch->connection, &options, &watch->client);
     if (status != 0)
         return status;
-    hf_lock_options lock_options = HF_LOCK_INIT;
+    hf_lock_options lock_options = HF_LOCK_OPTIONS_INIT;
     lock_options.kind = watch->string ? HF_STRING : HF_PLAIN;
     int code = hf_lock_new_with(watch->client, watch->name, strlen(watch->name), &lock_options,
                                 &watch->lock);

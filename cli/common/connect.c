@@ -198,7 +198,7 @@ static int check_environment(const struct connection *connection) {
 /* Neither the command line nor the environment names a server. */
 static int choose_default(struct connection *connection) {
     if (connection->no_local)
-        return usage_error(NULL, "no server is configured, and --no-local is set: give -u, or "
+        return usage_error(NULL, "no server is configured, and --require-url is set: give -u, or "
                                  "set HOLDFAST_URL, such as redis://HOST:6379");
     connection->by_default = true;
     connection->target = strdup("local:");

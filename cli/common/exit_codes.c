@@ -24,10 +24,10 @@ enum status status_of_error(int code) {
         return STATUS_OS;
     case HF_EUNREACH:
     case HF_ETLS:
-    case HF_EUNKNOWN:
+    case HF_EINDOUBT:
     case HF_ENOQUORUM:
     case HF_ENOREPLICA:
-    case HF_EREFUSED:
+    case HF_EUNAVAILABLE:
     case HF_EOOM:
     case HF_EPROTO:  /* The peer is not Redis. */
     case HF_ENOTSUP: /* The server is too old; the url was checked earlier. */

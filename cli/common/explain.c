@@ -37,7 +37,7 @@ static void explain(const char *name, const char *noun, const struct explanation
         }
     }
     if (info->kind == HF_FOUND_OTHER)
-        say_other(name, noun, info->words);
+        say_other(name, noun, info->type_name);
 }
 
 void explain_name(hf_client *client, const char *name, const char *noun,

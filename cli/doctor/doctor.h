@@ -1,5 +1,5 @@
 /* The findings of `holdfast doctor`: a list per server, and the checks that fill it from the
- * server's own settings and status (hf_facts). */
+ * server's own settings and status (hf_server_info). */
 #ifndef CLI_DOCTOR_H
 #define CLI_DOCTOR_H
 
@@ -31,15 +31,15 @@ const char *verdict_text(enum verdict verdict);
 enum verdict findings_worst(const struct findings *findings);
 
 /* doctor_facts.c: all checks that need only the server's facts. */
-void doctor_judge(struct findings *findings, const hf_facts *facts);
-void doctor_check_tls(struct findings *findings, const hf_facts *facts);
+void doctor_judge(struct findings *findings, const hf_server_info *facts);
+void doctor_check_tls(struct findings *findings, const hf_server_info *facts);
 /* The value of a fact; NULL: unknown. doctor_number(): false if it is not a number. */
-const char *doctor_fact(const hf_facts *facts, const char *name);
-bool doctor_number(const hf_facts *facts, const char *name, int64_t *ret);
+const char *doctor_fact(const hf_server_info *facts, const char *name);
+bool doctor_number(const hf_server_info *facts, const char *name, int64_t *ret);
 
 /* doctor_zk.c: the same for ZooKeeper. It also queries each server, with the TLS settings of
  * `options`. */
-void doctor_judge_zk(struct findings *findings, const hf_facts *facts, const char *url,
+void doctor_judge_zk(struct findings *findings, const hf_server_info *facts, const char *url,
                      const hf_options *options);
 
 /* doctor_cluster.c: calls `found` once for each server of a cluster, with a name (starting with
@@ -47,7 +47,7 @@ void doctor_judge_zk(struct findings *findings, const hf_facts *facts, const cha
  * hf_last_error(). Returns HF_OK or HF_ENOMEM. */
 struct doctor_visitor {
     void (*found)(void *user, hf_client *client, const char *name, const char *node,
-                  const hf_facts *facts);
+                  const hf_server_info *facts);
     void *user;
 };
 int doctor_visit_servers(hf_client *client, const char *stem, const struct doctor_visitor *visitor);

@@ -35,10 +35,10 @@ static bool note_node(struct search *search, const char *node) {
 static int try_name(struct search *search, hf_client *client, const char *name,
                     const struct doctor_visitor *visitor) {
     hf_lock *lock = NULL;
-    hf_facts *facts = NULL;
+    hf_server_info *facts = NULL;
     int code = hf_lock_new(client, name, &lock);
     if (code == HF_OK)
-        code = hf_lock_facts(lock, &facts);
+        code = hf_lock_server_info(lock, &facts);
     const char *node = code == HF_OK ? facts->node : hf_last_error()->node;
     search->failed += code != HF_OK;
     if (code != HF_ENOMEM && note_node(search, node)) {
@@ -47,7 +47,7 @@ static int try_name(struct search *search, hf_client *client, const char *name,
     } else {
         search->fruitless++;
     }
-    hf_facts_free(facts);
+    hf_server_info_free(facts);
     hf_lock_free(lock);
     return code == HF_ENOMEM ? code : HF_OK;
 }

@@ -12,14 +12,14 @@
 
 #define DAY_S 86400
 
-const char *doctor_fact(const hf_facts *facts, const char *name) {
+const char *doctor_fact(const hf_server_info *facts, const char *name) {
     for (size_t i = 0; i < facts->facts_len; i++)
         if (strcmp(facts->facts[i]->name, name) == 0)
             return facts->facts[i]->value;
     return NULL;
 }
 
-bool doctor_number(const hf_facts *facts, const char *name, int64_t *ret) {
+bool doctor_number(const hf_server_info *facts, const char *name, int64_t *ret) {
     const char *text = doctor_fact(facts, name);
     char *end;
     if (text == NULL || *text == '\0')
@@ -29,7 +29,7 @@ bool doctor_number(const hf_facts *facts, const char *name, int64_t *ret) {
 }
 
 /* The value of a fact that has different names on different servers. */
-static const char *either(const hf_facts *facts, const char *one, const char *other) {
+static const char *either(const hf_server_info *facts, const char *one, const char *other) {
     const char *value = doctor_fact(facts, one);
     return value != NULL ? value : doctor_fact(facts, other);
 }
@@ -40,7 +40,8 @@ static void unknown(struct findings *findings, const char *check) {
 
 /* ---- The checks ------------------------------------------------------------------------------ */
 
-static void check_version(struct findings *findings, const char *check, const hf_facts *facts) {
+static void check_version(struct findings *findings, const char *check,
+                          const hf_server_info *facts) {
     const char *valkey = doctor_fact(facts, "info.valkey_version");
     const char *version = valkey != NULL ? valkey : doctor_fact(facts, "info.redis_version");
     const char *program = valkey != NULL ? "Valkey" : "Redis";
@@ -54,7 +55,8 @@ static void check_version(struct findings *findings, const char *check, const hf
         finding_add(findings, VERDICT_OK, check, NULL, "%s %s", program, version);
 }
 
-static void check_eviction(struct findings *findings, const char *check, const hf_facts *facts) {
+static void check_eviction(struct findings *findings, const char *check,
+                           const hf_server_info *facts) {
     const char *policy = either(facts, "config.maxmemory-policy", "info.maxmemory_policy");
     const char *limit = either(facts, "config.maxmemory", "info.maxmemory");
     int64_t evicted = 0;
@@ -74,7 +76,8 @@ static void check_eviction(struct findings *findings, const char *check, const h
                     policy, evicted);
 }
 
-static void check_persistence(struct findings *findings, const char *check, const hf_facts *facts) {
+static void check_persistence(struct findings *findings, const char *check,
+                              const hf_server_info *facts) {
     const char *append = either(facts, "config.appendonly", "info.aof_enabled");
     const char *sync = doctor_fact(facts, "config.appendfsync");
     const char *written = doctor_fact(facts, "info.aof_last_write_status");
@@ -100,7 +103,8 @@ static void check_persistence(struct findings *findings, const char *check, cons
                     sync != NULL ? sync : "everysec");
 }
 
-static void check_replicas(struct findings *findings, const char *check, const hf_facts *facts) {
+static void check_replicas(struct findings *findings, const char *check,
+                           const hf_server_info *facts) {
     const char *role = doctor_fact(facts, "info.role");
     int64_t replicas = 0, wanted = 0;
     bool known = doctor_number(facts, "config.min-replicas-to-write", &wanted);
@@ -124,7 +128,7 @@ static void check_replicas(struct findings *findings, const char *check, const h
                     "%" PRId64 ", of which %" PRId64 " must be there", replicas, wanted);
 }
 
-static void check_clock(struct findings *findings, const char *check, const hf_facts *facts) {
+static void check_clock(struct findings *findings, const char *check, const hf_server_info *facts) {
     int64_t ahead_ms, uncertain_ms;
     if (!doctor_number(facts, "clock.ahead_ms", &ahead_ms) ||
         !doctor_number(facts, "clock.uncertain_ms", &uncertain_ms)) {
@@ -140,7 +144,8 @@ static void check_clock(struct findings *findings, const char *check, const hf_f
 }
 
 /* "normal 0 0 0 slave 268435456 67108864 60 pubsub 33554432 8388608 60" */
-static void check_buffers(struct findings *findings, const char *check, const hf_facts *facts) {
+static void check_buffers(struct findings *findings, const char *check,
+                          const hf_server_info *facts) {
     const char *limits = doctor_fact(facts, "config.client-output-buffer-limit");
     const char *pubsub = limits != NULL ? strstr(limits, "pubsub ") : NULL;
     if (pubsub == NULL) {
@@ -159,7 +164,8 @@ static void check_buffers(struct findings *findings, const char *check, const hf
                     "subscribers are disconnected at %" PRId64 " bytes", least);
 }
 
-static void check_timeout(struct findings *findings, const char *check, const hf_facts *facts) {
+static void check_timeout(struct findings *findings, const char *check,
+                          const hf_server_info *facts) {
     int64_t timeout_s;
     if (!doctor_number(facts, "config.timeout", &timeout_s))
         unknown(findings, check);
@@ -171,7 +177,8 @@ static void check_timeout(struct findings *findings, const char *check, const hf
                     "connections idle for %" PRId64 " s are closed", timeout_s);
 }
 
-static void check_clients(struct findings *findings, const char *check, const hf_facts *facts) {
+static void check_clients(struct findings *findings, const char *check,
+                          const hf_server_info *facts) {
     int64_t connected, most = 0;
     bool known = doctor_number(facts, "config.maxclients", &most) ||
                  doctor_number(facts, "info.maxclients", &most);
@@ -190,7 +197,7 @@ static void check_clients(struct findings *findings, const char *check, const hf
                 "%" PRId64 " of %" PRId64 " connections are in use", connected, most);
 }
 
-static const hf_fact *fact_of(const hf_facts *facts, const char *name) {
+static const hf_server_info_field *fact_of(const hf_server_info *facts, const char *name) {
     for (size_t i = 0; i < facts->facts_len; i++)
         if (strcmp(facts->facts[i]->name, name) == 0)
             return facts->facts[i];
@@ -198,17 +205,18 @@ static const hf_fact *fact_of(const hf_facts *facts, const char *name) {
 }
 
 /* Whether the library said so of EVAL; a user without the right to it is another matter. */
-static bool has_no_scripting(const hf_fact *eval) {
-    return eval != NULL && eval->value == NULL && eval->why != NULL &&
-           strstr(eval->why, "runs no scripts") != NULL;
+static bool has_no_scripting(const hf_server_info_field *eval) {
+    return eval != NULL && eval->value == NULL && eval->reason != NULL &&
+           strstr(eval->reason, "runs no scripts") != NULL;
 }
 
-static void check_scripting(struct findings *findings, const char *check, const hf_facts *facts) {
-    const hf_fact *eval = fact_of(facts, "may.eval");
+static void check_scripting(struct findings *findings, const char *check,
+                            const hf_server_info *facts) {
+    const hf_server_info_field *eval = fact_of(facts, "may.eval");
     if (has_no_scripting(eval))
         finding_add(findings, VERDICT_BAD, check,
                     "load the server's Lua module, or do not rename EVAL: these locks are scripts",
-                    "%s", eval->why);
+                    "%s", eval->reason);
     else if (eval == NULL || eval->value == NULL)
         unknown(findings, check);
     else
@@ -216,13 +224,14 @@ static void check_scripting(struct findings *findings, const char *check, const 
 }
 
 /* A user without the right cannot learn whether the server has the command. */
-static bool is_refused(const hf_facts *facts, const char *name) {
-    const hf_fact *fact = fact_of(facts, name);
-    return fact != NULL && fact->why != NULL && strstr(fact->why, "NOPERM") != NULL;
+static bool is_refused(const hf_server_info *facts, const char *name) {
+    const hf_server_info_field *fact = fact_of(facts, name);
+    return fact != NULL && fact->reason != NULL && strstr(fact->reason, "NOPERM") != NULL;
 }
 
 /* Only facts: without these commands a script does the same. */
-static void check_native(struct findings *findings, const char *check, const hf_facts *facts) {
+static void check_native(struct findings *findings, const char *check,
+                         const hf_server_info *facts) {
     const char *deletes = doctor_fact(facts, "has.delifeq") != NULL ? "DELIFEQ"
                           : doctor_fact(facts, "has.delex") != NULL ? "DELEX"
                           : is_refused(facts, "has.delifeq") || is_refused(facts, "has.delex")
@@ -235,12 +244,13 @@ static void check_native(struct findings *findings, const char *check, const hf_
                 deletes, sets);
 }
 
-static void check_tracking(struct findings *findings, const char *check, const hf_facts *facts) {
-    const hf_fact *has = fact_of(facts, "has.tracking");
+static void check_tracking(struct findings *findings, const char *check,
+                           const hf_server_info *facts) {
+    const hf_server_info_field *has = fact_of(facts, "has.tracking");
     int64_t keys;
     if (has == NULL || has->value == NULL)
         finding_add(findings, VERDICT_OK, check, NULL, "not available (%s)",
-                    has != NULL && has->why != NULL ? has->why : "no answer");
+                    has != NULL && has->reason != NULL ? has->reason : "no answer");
     else if (!doctor_number(facts, "config.tracking-table-max-keys", &keys))
         finding_add(findings, VERDICT_OK, check, NULL, "available; the server hides its limit");
     else if (keys == 0)
@@ -308,12 +318,13 @@ static void add_refusal(struct findings *findings, const char *check, const char
 }
 
 /* Each missing right that plain locks need is a finding; the others are listed in one line. */
-static void check_rights(struct findings *findings, const char *check, const hf_facts *facts) {
+static void check_rights(struct findings *findings, const char *check,
+                         const hf_server_info *facts) {
     char missing[256] = "";
     size_t len = 0;
     int tried = 0, allowed = 0;
     for (size_t i = 0; i < facts->facts_len; i++) {
-        const hf_fact *fact = facts->facts[i];
+        const hf_server_info_field *fact = facts->facts[i];
         if (strncmp(fact->name, "may.", 4) != 0)
             continue;
         const char *command = fact->name + 4, *purpose = purpose_of(command);
@@ -322,7 +333,7 @@ static void check_rights(struct findings *findings, const char *check, const hf_
         tried++;
         allowed += fact->value != NULL;
         if (fact->value == NULL && purpose == NULL)
-            add_refusal(findings, check, command, fact->why);
+            add_refusal(findings, check, command, fact->reason);
         else if (fact->value == NULL && len < sizeof missing)
             len += (size_t)snprintf(missing + len, sizeof missing - len, "%s%s (%s)",
                                     len > 0 ? ", " : "; not: ", command, purpose);
@@ -330,7 +341,7 @@ static void check_rights(struct findings *findings, const char *check, const hf_
     finding_add(findings, VERDICT_OK, check, NULL, "%d of %d tried%s", allowed, tried, missing);
 }
 
-static void check_tls(struct findings *findings, const char *check, const hf_facts *facts) {
+static void check_tls(struct findings *findings, const char *check, const hf_server_info *facts) {
     int64_t until_s;
     if (!doctor_number(facts, "tls.until_s", &until_s)) {
         finding_add(findings, VERDICT_OK, check, NULL, "not in use");
@@ -345,14 +356,14 @@ static void check_tls(struct findings *findings, const char *check, const hf_fac
                 "the chain's first certificate expires in %" PRId64 " days", days);
 }
 
-void doctor_check_tls(struct findings *findings, const hf_facts *facts) {
+void doctor_check_tls(struct findings *findings, const hf_server_info *facts) {
     check_tls(findings, "tls", facts);
 }
 
-void doctor_judge(struct findings *findings, const hf_facts *facts) {
+void doctor_judge(struct findings *findings, const hf_server_info *facts) {
     static const struct {
         const char *check;
-        void (*run)(struct findings *findings, const char *check, const hf_facts *facts);
+        void (*run)(struct findings *findings, const char *check, const hf_server_info *facts);
     } checks[] = {
         {"version", check_version},
         {"eviction", check_eviction},

@@ -52,7 +52,7 @@ static void add_deadlock(struct findings *findings, const hf_deadlock *deadlock)
 }
 
 static int take_survey(hf_client *client, hf_fleet **ret_fleet) {
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     options.limit_ms = LIMIT_MS;
     options.wanted = HF_WANT_HOLDS | HF_WANT_WAITS;
     return hf_survey(client, &options, ret_fleet);
@@ -78,7 +78,7 @@ void doctor_fleet(struct findings *findings, hf_client *client) {
         finding_add(
             findings, VERDICT_UNKNOWN, "deadlocks",
             "allow '&holdfast_ask &holdfast_tell:*' and the other rights that docs/redisson.md lists for surveys",
-            "%s", later->words);
+            "%s", later->missing_text);
     else if (deadlocks->len == 0)
         finding_add(findings, VERDICT_OK, "deadlocks", NULL,
                     "none among the clients that answered");

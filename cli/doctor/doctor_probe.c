@@ -25,7 +25,7 @@ static int compare(const void *a, const void *b) {
 }
 
 static int time_pairs(hf_lock *lock, int64_t *took_us, size_t *ret_len) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.wait_ms = 0;
     options.lease_ms = LEASE_MS;
     int64_t began_us = now_us();
@@ -79,7 +79,7 @@ static bool check_latency(struct findings *findings, hf_lock *lock) {
 /* One owner holds the lock, another waits, the first releases. If the waiter acquired by polling
  * instead of a wake-up, the library logs a warning. */
 static void check_waking(struct findings *findings, hf_lock *lock) {
-    hf_acquire_options holder = HF_ACQUIRE_INIT, waiter = HF_ACQUIRE_INIT;
+    hf_acquire_options holder = HF_ACQUIRE_OPTIONS_INIT, waiter = HF_ACQUIRE_OPTIONS_INIT;
     hf_result result = HF_RESULT_INIT;
     hf_op *op = NULL;
     bool locked = true;

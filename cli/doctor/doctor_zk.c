@@ -1,5 +1,5 @@
 /* The checks of `holdfast doctor` for ZooKeeper: from the session and the ensemble's configuration
- * (hf_facts), and from each server's answer to the four-letter word "srvr". Servers answer it
+ * (hf_server_info), and from each server's answer to the four-letter word "srvr". Servers answer it
  * unless their 4lw.commands.whitelist forbids it.
  *
  * Called on the main thread. A four-letter word takes one connection, which the server closes; it
@@ -201,7 +201,7 @@ static void check_ensemble(struct findings *findings, const struct ensemble *ens
                     ensemble->asked, ensemble->leading, voters);
 }
 
-static void check_session(struct findings *findings, const hf_facts *facts) {
+static void check_session(struct findings *findings, const hf_server_info *facts) {
     const hf_options options = HF_OPTIONS_INIT;
     int64_t granted_ms;
     if (!doctor_number(facts, "zk.session_ms", &granted_ms))
@@ -215,7 +215,7 @@ static void check_session(struct findings *findings, const hf_facts *facts) {
                 (int)(granted_ms % 1000), options.watchdog_ms / 1000);
 }
 
-void doctor_judge_zk(struct findings *findings, const hf_facts *facts, const char *url,
+void doctor_judge_zk(struct findings *findings, const hf_server_info *facts, const char *url,
                      const hf_options *options) {
     struct ensemble ensemble = {.limit_ms = options->connect_timeout_ms};
     const char *config = doctor_fact(facts, "zk.config");

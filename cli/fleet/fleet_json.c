@@ -18,7 +18,7 @@ json_t *fleet_json_party(const hf_fleet_party *party) {
                   (party->seen_by & HF_SEEN_BY_SERVER) != 0, "seen_by_client",
                   (party->seen_by & HF_SEEN_BY_CLIENT) != 0);
     set_time(object, "for_ms", party->for_ms);
-    set_time(object, "left_ms", party->left_ms);
+    set_time(object, "remaining_ms", party->remaining_ms);
     if (party->count > 0) {
         json_object_set_new(object, "count", json_integer(party->count));
         json_object_set_new(object, "renewed", json_boolean(party->renewed));
@@ -85,8 +85,8 @@ static void set_text(json_t *object, const char *key, const char *text) {
         json_object_set_new(object, key, json_text(text));
 }
 
-/* Buckets as in hf_times: bucket i counts times from 2^(i-1) up to 2^i microseconds. */
-static void set_times(json_t *object, const char *key, const hf_times *times) {
+/* Buckets as in hf_histogram: bucket i counts times from 2^(i-1) up to 2^i microseconds. */
+static void set_times(json_t *object, const char *key, const hf_histogram *times) {
     size_t len = sizeof times->buckets / sizeof times->buckets[0];
     json_t *buckets = json_array();
     if (times->count == 0) {
@@ -128,7 +128,7 @@ json_t *fleet_json_client(const hf_fleet_client *client) {
     set_text(object, "version", client->version);
     set_text(object, "under", client->under);
     set_time(object, "up_ms", client->up_ms);
-    if (client->presence == HF_ALIVE) {
+    if (client->presence == HF_PRESENCE_ALIVE) {
         set_numbers(object, client);
         set_times(object, "wait", &client->wait);
         set_times(object, "hold", &client->hold);

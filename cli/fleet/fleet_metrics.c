@@ -63,8 +63,8 @@ static void write_losses(const struct view *view, uint64_t total) {
 }
 
 static void write_states(const struct view *view) {
-    static const hf_presence all[] = {HF_ALIVE, HF_CONNECTED, HF_SILENT, HF_GONE,
-                                      HF_PRESENCE_UNKNOWN};
+    static const hf_presence all[] = {HF_PRESENCE_ALIVE, HF_PRESENCE_CONNECTED, HF_PRESENCE_SILENT,
+                                      HF_PRESENCE_GONE, HF_PRESENCE_UNKNOWN};
     const hf_fleet *fleet = view->fleet;
     begin(view->out, "locks", "gauge", "Locks by the state of their holders.");
     size_t free = 0, disputed = 0;
@@ -133,7 +133,7 @@ static void write_survey(const struct view *view, const hf_deadlocks *deadlocks)
 /* The next client that has answered; the counters of the others are unknown. */
 static const struct share *next_client(const struct view *view, size_t *at) {
     for (; *at < view->fleet->clients_len && *at < CLIENTS_MAX; ++*at)
-        if (view->shares[*at].client->presence == HF_ALIVE)
+        if (view->shares[*at].client->presence == HF_PRESENCE_ALIVE)
             return &view->shares[(*at)++];
     return NULL;
 }
@@ -223,7 +223,7 @@ static void write_histograms(const struct view *view) {
         snprintf(family, sizeof family, "holdfast_fleet_%s", all[k].family);
         metrics_head(view->out, family, "histogram", all[k].help);
         for (size_t i = 0; (share = next_client(view, &i)) != NULL;) {
-            hf_times times;
+            hf_histogram times;
             memcpy(&times, (const char *)share->client + all[k].at, sizeof times);
             const struct metrics_counts counts = metrics_counts_of(&times);
             if (times.count > 0)

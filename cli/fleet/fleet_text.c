@@ -66,7 +66,8 @@ int64_t fleet_holders(const hf_fleet_lock *lock) {
 
 bool fleet_is_stuck(const hf_fleet_lock *lock, int64_t over_ms) {
     for (size_t i = 0; i < lock->holders_len; i++)
-        if (lock->holders[i]->presence == HF_SILENT || lock->holders[i]->presence == HF_GONE)
+        if (lock->holders[i]->presence == HF_PRESENCE_SILENT ||
+            lock->holders[i]->presence == HF_PRESENCE_GONE)
             return true;
     return fleet_wait(lock) >= over_ms;
 }
@@ -75,13 +76,13 @@ bool fleet_is_stuck(const hf_fleet_lock *lock, int64_t over_ms) {
 
 const char *presence_text(hf_presence presence) {
     switch (presence) {
-    case HF_ALIVE:
+    case HF_PRESENCE_ALIVE:
         return "alive";
-    case HF_CONNECTED:
+    case HF_PRESENCE_CONNECTED:
         return "connected";
-    case HF_SILENT:
+    case HF_PRESENCE_SILENT:
         return "silent";
-    case HF_GONE:
+    case HF_PRESENCE_GONE:
         return "gone";
     case HF_PRESENCE_UNKNOWN:
         break;

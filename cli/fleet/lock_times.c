@@ -44,7 +44,7 @@ struct account {
 };
 
 struct report {
-    const hf_fleet_times *times;
+    const hf_fleet_name_stats *times;
     const char *id;
     struct name *name; /* its sums; NULL: it has none */
 };
@@ -154,7 +154,7 @@ static size_t match_names(struct lock_times *times, struct report *report, size_
     size_t candidates_len = 0, at = 0;
     for (size_t from = 0, end; from < len; from = end) {
         struct candidate candidate = {.from = from, .end = end_of_name(report, len, from)};
-        const hf_fleet_times *first = report[from].times;
+        const hf_fleet_name_stats *first = report[from].times;
         int order = 1;
         end = candidate.end;
         while (at < times->names_len &&
@@ -215,7 +215,7 @@ static bool place_name(struct lock_times *times, struct name *name) {
     return true;
 }
 
-static struct name *name_new(const hf_fleet_times *times, int64_t now_ms) {
+static struct name *name_new(const hf_fleet_name_stats *times, int64_t now_ms) {
     struct name *name = calloc(1, sizeof *name);
     if (name == NULL)
         return NULL;
@@ -348,10 +348,10 @@ void lock_times_write(const struct lock_times *times, FILE *out) {
     static const struct {
         const char *family, *help;
     } all[KINDS] = {
-        [WAIT] = {"holdfast_lock_wait_seconds",
+        [WAIT] = {"holdfast_fleet_lock_wait_seconds",
                   "Time from the call to the acquire, of all clients."},
-        [HOLD] = {"holdfast_lock_hold_seconds", "Time from the acquire to the full release."},
-        [HAND_OVER] = {"holdfast_lock_hand_over_seconds",
+        [HOLD] = {"holdfast_fleet_lock_hold_seconds", "Time from the acquire to the full release."},
+        [HAND_OVER] = {"holdfast_fleet_lock_hand_over_seconds",
                        "Time from the release message to the acquire."},
     };
     for (size_t kind = 0; kind < KINDS; kind++) {
@@ -362,9 +362,9 @@ void lock_times_write(const struct lock_times *times, FILE *out) {
                 metrics_histogram(out, all[kind].family, &name->sums[kind], write_label, name);
         }
     }
-    metrics_head(out, "holdfast_lock_times_left_out", "gauge",
+    metrics_head(out, "holdfast_fleet_lock_times_left_out", "gauge",
                  "Names left out of these histograms.");
-    fprintf(out, "holdfast_lock_times_left_out %zu\n", times->left_out);
+    fprintf(out, "holdfast_fleet_lock_times_left_out %zu\n", times->left_out);
 }
 
 /* ---- Construction ---- */

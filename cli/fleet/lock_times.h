@@ -16,7 +16,7 @@ struct lock_times;
 struct lock_times *lock_times_new(size_t names_max);
 void lock_times_free(struct lock_times *times); /* accepts NULL */
 
-/* Adds the reports of a survey with HF_WANT_TIMES. Reports that do not fit in memory are added with
+/* Adds the reports of a survey with HF_WANT_HISTOGRAMS. Reports that do not fit in memory are added with
  * the next survey. */
 void lock_times_add(struct lock_times *times, const hf_fleet *fleet);
 

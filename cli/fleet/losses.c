@@ -110,7 +110,7 @@ void losses_add(struct losses *losses, const hf_fleet *fleet, losses_fn found, v
         bool announced = i >= fleet->clients_len;
         const hf_fleet_client *client =
             announced ? fleet->announced[i - fleet->clients_len] : fleet->clients[i];
-        if (!announced && client->presence != HF_ALIVE)
+        if (!announced && client->presence != HF_PRESENCE_ALIVE)
             continue;
         uint64_t more = add_client(losses, fleet, client, announced);
         losses->total += more;

@@ -17,7 +17,7 @@ void losses_free(struct losses *losses); /* accepts NULL */
 /* Called for each client that has lost more holds than we knew. */
 typedef void (*losses_fn)(void *user, const hf_fleet_client *client, uint64_t more);
 
-/* Adds a survey with HF_WANT_NUMBERS, and HF_WANT_TIMES or HF_WANT_LOSSES. `found` may be NULL. */
+/* Adds a survey with HF_WANT_STATS, and HF_WANT_HISTOGRAMS or HF_WANT_LOSSES. `found` may be NULL. */
 void losses_add(struct losses *losses, const hf_fleet *fleet, losses_fn found, void *user);
 /* It never falls. */
 uint64_t losses_total(const struct losses *losses);

@@ -5,7 +5,7 @@
 #include <jansson.h>
 #include <string.h>
 
-#define FIRST_BUCKET 6 /* of hf_times: 64 us */
+#define FIRST_BUCKET 6 /* of hf_histogram: 64 us */
 #define BUCKET_STEP 2  /* so the last finite bucket is 268 s */
 
 /* ---- Counts ---- */
@@ -16,7 +16,7 @@ static size_t bucket_for(size_t of_times) {
     return bucket < METRICS_BUCKETS ? bucket : METRICS_BUCKETS - 1;
 }
 
-struct metrics_counts metrics_counts_of(const hf_times *times) {
+struct metrics_counts metrics_counts_of(const hf_histogram *times) {
     struct metrics_counts counts = {.sum_us = times->sum_us};
     for (size_t i = 0; i < sizeof times->buckets / sizeof times->buckets[0]; i++)
         counts.buckets[bucket_for(i)] += times->buckets[i];

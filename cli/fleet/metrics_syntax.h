@@ -10,7 +10,7 @@
 
 /* ---- Counts ---- */
 
-/* A histogram with every other bucket of hf_times, because each bucket is one line per series. The
+/* A histogram with every other bucket of hf_histogram, because each bucket is one line per series. The
  * last bucket counts everything above. */
 #define METRICS_BUCKETS 13
 struct metrics_counts {
@@ -18,7 +18,7 @@ struct metrics_counts {
     uint64_t sum_us;
 };
 
-struct metrics_counts metrics_counts_of(const hf_times *times);
+struct metrics_counts metrics_counts_of(const hf_histogram *times);
 uint64_t metrics_counted(const struct metrics_counts *counts);
 
 /* ---- Writing ---- */

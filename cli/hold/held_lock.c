@@ -83,7 +83,7 @@ static void on_acquired(hf_op *op, const hf_result *result, void *user) {
 }
 
 static int make_one(const struct held *held, const char *name, hf_lock **ret_lock) {
-    hf_lock_options kind = HF_LOCK_INIT;
+    hf_lock_options kind = HF_LOCK_OPTIONS_INIT;
     kind.kind = held->kind->lock;
     kind.flags = held->kind->flags;
     return hf_lock_new_with(held->client, name, strlen(name), &kind, ret_lock);
@@ -92,20 +92,20 @@ static int make_one(const struct held *held, const char *name, hf_lock **ret_loc
 static int make(struct held *held) {
     if (held->names == NULL)
         return make_one(held, held->name, &held->lock);
-    hf_lock *locks[HF_MEMBERS_MAX] = {0};
+    hf_lock *locks[HF_MULTI_MAX] = {0};
     size_t len = held->names->len;
     int code = HF_OK;
     for (size_t i = 0; i < len && code == HF_OK; i++)
         code = make_one(held, held->names->of[i], &locks[i]);
     if (code == HF_OK)
-        code = hf_lock_new_all(locks, len, &held->lock);
+        code = hf_lock_new_multi(locks, len, &held->lock);
     for (size_t i = 0; i < len; i++)
         hf_lock_free(locks[i]);
     return code;
 }
 
 static int acquire(struct held *held) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     if (held->number == 0)
         held->number = hf_owner_new();
     options.owner = held->number;

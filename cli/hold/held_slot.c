@@ -47,7 +47,7 @@ static void on_acquired(hf_op *op, const hf_result *result, void *user) {
 }
 
 static void take_slot(struct held *held) {
-    hf_permits_options options = HF_PERMITS_INIT;
+    hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
     int64_t waited_ms = now_ms() - held->began_ms;
     options.wait_ms = held->wait_ms;
     if (held->wait_ms > 0)

@@ -96,7 +96,7 @@ static bool report_holders_of(const struct held *held, const char *name, const c
 static void report_slot_holders(const struct held *held) {
     char pattern[FLEET_PATTERN_SIZE];
     struct holders holders = {0};
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     hf_fleet *fleet = NULL;
     options.pattern = pattern;
     options.wanted = HF_WANT_HOLDS;

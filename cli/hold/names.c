@@ -8,8 +8,8 @@
 #include <string.h>
 
 static int check(const struct names *names, const char *subcommand) {
-    if (names->len > HF_MEMBERS_MAX)
-        return usage_error(subcommand, "-m takes %d NAMEs at most", HF_MEMBERS_MAX);
+    if (names->len > HF_MULTI_MAX)
+        return usage_error(subcommand, "-m takes %d NAMEs at most", HF_MULTI_MAX);
     for (size_t i = 0; i < names->len; i++) {
         if (names->of[i][0] == '\0')
             return usage_error(subcommand, "a NAME is empty");

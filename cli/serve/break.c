@@ -110,7 +110,7 @@ static int free_slots(struct breaking *breaking) {
 }
 
 static int break_kind(struct breaking *breaking, hf_kind kind) {
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     options.kind = kind;
     hf_lock_free(breaking->lock);
     breaking->lock = NULL;

@@ -305,7 +305,7 @@ static bool refused(struct request *request, enum MHD_Result *ret) {
     if (!host_is_ours(&serve->listener, serve->settings,
                       request_header(request, MHD_HTTP_HEADER_HOST))) {
         *ret = answer_error(request, MHD_HTTP_MISDIRECTED_REQUEST,
-                            "unknown host name; allow it with --host-name");
+                            "unknown host name; allow it with --allowed-host");
         return true;
     }
     if ((length != NULL && strcmp(length, "0") != 0) ||

@@ -144,8 +144,8 @@ static void add_state(json_t *object, const struct view *view) {
         json_object_set_new(object, "age_ms", json_integer(now_ms() - view->good_ms));
         json_object_set_new(object, "taken", json_integer(view->good_at_ms));
         json_object_set_new(object, "took_ms", json_integer(view->later->took_ms));
-        if (view->later->words[0] != '\0')
-            json_object_set_new(object, "missing", json_text(view->later->words));
+        if (view->later->missing_text[0] != '\0')
+            json_object_set_new(object, "missing", json_text(view->later->missing_text));
     }
     if (view->failed_at_ms > 0) {
         json_object_set_new(object, "error", json_text(view->error));

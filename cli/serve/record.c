@@ -143,7 +143,7 @@ static const hf_fleet_client *find_client(const hf_fleet_client *const *clients,
 /* The client's numbers after the hold ended: its answer, or its last announcement. NULL: none. */
 static const hf_fleet_client *numbers_after(const hf_fleet *later, const hf_fleet_client *before) {
     const hf_fleet_client *answered = find_client(later->clients, later->clients_len, before->id);
-    if (answered != NULL && answered->presence == HF_ALIVE)
+    if (answered != NULL && answered->presence == HF_PRESENCE_ALIVE)
         return answered;
     const hf_fleet_client *announced =
         find_client(later->announced, later->announced_len, before->id);
@@ -172,11 +172,11 @@ static const char *how_it_ended_unseen(const struct recorder *recorder, const hf
     if (has_new_loss(recorder, fleet_client_of(party)))
         return "lost";
     bool over = before->ttl_ms >= 0 && before->ttl_ms <= recorder->between_ms;
-    bool gone = party->presence == HF_GONE;
+    bool gone = party->presence == HF_PRESENCE_GONE;
     if (!gone && party->presence != HF_PRESENCE_UNKNOWN && recorder->breaks_heard &&
         before->ttl_ms > recorder->between_ms)
         return "released";
-    return over && (gone || party->presence == HF_SILENT) ? "expired" : "ended";
+    return over && (gone || party->presence == HF_PRESENCE_SILENT) ? "expired" : "ended";
 }
 
 /* If neither or both counters rose, the client may have answered before the end, or had other
@@ -187,7 +187,7 @@ static const char *how_it_ended(const struct recorder *recorder, const hf_fleet 
     const hf_fleet_client *client = party->client;
     if (!recorder->close || is_claimed(party, after))
         return "ended";
-    if (client == NULL || client->presence != HF_ALIVE)
+    if (client == NULL || client->presence != HF_PRESENCE_ALIVE)
         return how_it_ended_unseen(recorder, party, before);
     const hf_fleet_client *now = numbers_after(later, client);
     if (now == NULL)

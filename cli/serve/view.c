@@ -34,23 +34,25 @@ void view_note_own_break(struct view *view, const char *name) {
         record_broken(&view->recorder, view->later, name, strlen(name), OWN_BREAK);
 }
 
-static void on_news(hf_listener *listener, const hf_news *news, void *user) {
+static void on_notification(hf_listener *listener, const hf_notification *notification,
+                            void *user) {
     struct view *view = user;
-    unsigned bit = 1u << news->server;
+    unsigned bit = 1u << notification->server;
     (void)listener;
-    if (news->kind == HF_NEWS_LISTENING)
+    if (notification->kind == HF_NOTIFY_SUBSCRIBED)
         view->subscribed |= bit;
-    else if (news->kind == HF_NEWS_DEAF)
+    else if (notification->kind == HF_NOTIFY_INTERRUPTED)
         view->subscribed &= ~bit;
-    else if (news->kind == HF_NEWS_BROKEN)
-        record_broken(&view->recorder, view->later, news->name, news->name_len, bit);
+    else if (notification->kind == HF_NOTIFY_BROKEN)
+        record_broken(&view->recorder, view->later, notification->name, notification->name_len,
+                      bit);
 }
 
 /* Without it, only our own breaks are known as such. */
 static void listen_for_breaks(struct view *view) {
     if (view->listener != NULL || view->no_breaks)
         return;
-    int code = hf_listen_breaks(view->client, on_news, view, &view->listener);
+    int code = hf_listen_breaks(view->client, on_notification, view, &view->listener);
     view->no_breaks = code == HF_ENOTSUP;
 }
 
@@ -69,7 +71,8 @@ static int64_t compare_clients(const hf_fleet *earlier, const hf_fleet *later) {
     for (size_t i = 0, k = 0; i < earlier->clients_len && k < later->clients_len;) {
         const hf_fleet_client *before = earlier->clients[i], *after = later->clients[k];
         int order = strcmp(before->id, after->id);
-        if (order == 0 && before->presence == HF_ALIVE && after->presence == HF_ALIVE &&
+        if (order == 0 && before->presence == HF_PRESENCE_ALIVE &&
+            after->presence == HF_PRESENCE_ALIVE &&
             after->hand_over.count > before->hand_over.count)
             counted += (int64_t)(after->hand_over.count - before->hand_over.count);
         i += order <= 0;
@@ -162,11 +165,11 @@ static void survey_done(hf_op *op, const hf_result *result, void *user) {
 }
 
 static void start(struct view *view) {
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     options.limit_ms = SURVEY_LIMIT_MS;
     options.wanted |= HF_WANT_LOSSES;
     if (view->times_wanted)
-        options.wanted |= HF_WANT_TIMES;
+        options.wanted |= HF_WANT_HISTOGRAMS;
     view->times_asked = view->times_wanted;
     view->times_wanted = false;
     view->started_ms = now_ms();

@@ -96,9 +96,9 @@ static struct sums sum_up(const hf_fleet *fleet) {
     }
     for (size_t i = 0; i < fleet->clients_len; i++) {
         hf_presence presence = fleet->clients[i]->presence;
-        sums.alive += presence == HF_ALIVE;
-        sums.silent += presence == HF_SILENT;
-        sums.gone += presence == HF_GONE;
+        sums.alive += presence == HF_PRESENCE_ALIVE;
+        sums.silent += presence == HF_PRESENCE_SILENT;
+        sums.gone += presence == HF_PRESENCE_GONE;
     }
     return sums;
 }
@@ -163,8 +163,8 @@ static void put_message(struct picture *picture, const struct top_view *view) {
         put(picture, bad ? BAD : PLAIN, "%s%s%s", filter, bad && filter[0] != '\0' ? "; " : "",
             deadlock);
     else
-        put(picture, PLAIN, "%s%s", view->fleet->words[0] != '\0' ? "incomplete: " : "",
-            view->fleet->words);
+        put(picture, PLAIN, "%s%s", view->fleet->missing_text[0] != '\0' ? "incomplete: " : "",
+            view->fleet->missing_text);
 }
 
 /* ---- The table ---- */
@@ -233,8 +233,8 @@ static const char *attribute_of(const struct top_row *row) {
     if (row->deadlocked)
         return BAD;
     bool doubtful =
-        row->lock->disputed ||
-        (holder != NULL && (holder->presence == HF_SILENT || holder->presence == HF_GONE));
+        row->lock->disputed || (holder != NULL && (holder->presence == HF_PRESENCE_SILENT ||
+                                                   holder->presence == HF_PRESENCE_GONE));
     return doubtful ? DOUBTFUL : PLAIN;
 }
 

@@ -118,7 +118,8 @@ static void compare_clients(struct top_view *view, const hf_fleet *earlier, cons
         const hf_fleet_client *now = later->clients[i];
         const hf_fleet_client *const *found = bsearch(
             now->id, earlier->clients, earlier->clients_len, sizeof(hf_fleet_client *), by_id);
-        if (found == NULL || now->presence != HF_ALIVE || (*found)->presence != HF_ALIVE)
+        if (found == NULL || now->presence != HF_PRESENCE_ALIVE ||
+            (*found)->presence != HF_PRESENCE_ALIVE)
             continue;
         if (now->acquired > (*found)->acquired)
             acquires += now->acquired - (*found)->acquired;

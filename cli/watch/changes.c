@@ -120,7 +120,7 @@ static void report(struct watch_view *view, const struct watch_event *event) {
 static void report_of(struct watch_view *view, const char *verb, const struct watch_party *party,
                       int64_t for_ms) {
     const struct watch_event event = {
-        .verb = verb, .party = party, .for_ms = for_ms, .left_ms = -1};
+        .verb = verb, .party = party, .for_ms = for_ms, .remaining_ms = -1};
     report(view, &event);
 }
 
@@ -232,7 +232,7 @@ static void see_holders(struct watch_view *view, const struct sight *sights, siz
         struct watch_event event = {.verb = first ? "held" : "acquired",
                                     .party = fresh[i],
                                     .for_ms = -1,
-                                    .left_ms = ttl_ms};
+                                    .remaining_ms = ttl_ms};
         if (first && fresh[i]->since_ms >= 0)
             event.for_ms = now_ms - fresh[i]->since_ms;
         if (i == 0 && giver != NULL) {
@@ -279,7 +279,7 @@ static void report_release(struct watch_view *view, struct watch_party *party, b
     struct watch_event event = {.verb = broken ? "broken" : "released",
                                 .party = party,
                                 .for_ms = -1,
-                                .left_ms = -1,
+                                .remaining_ms = -1,
                                 .received = true,
                                 .ago_ms = ago_ms};
     if (party != NULL) {
@@ -332,7 +332,7 @@ void watch_released(struct watch_view *view, bool by_all, int64_t ago_ms) {
 void watch_latch(struct watch_view *view, bool opened, int64_t ago_ms) {
     const struct watch_event event = {.verb = opened ? "opened" : "closed",
                                       .for_ms = -1,
-                                      .left_ms = -1,
+                                      .remaining_ms = -1,
                                       .received = true,
                                       .ago_ms = ago_ms};
     report(view, &event);
@@ -340,7 +340,7 @@ void watch_latch(struct watch_view *view, bool opened, int64_t ago_ms) {
 
 void watch_missed(struct watch_view *view, const char *text) {
     const struct watch_event event = {
-        .verb = "missed", .for_ms = -1, .left_ms = -1, .text = text, .received = true};
+        .verb = "missed", .for_ms = -1, .remaining_ms = -1, .text = text, .received = true};
     report(view, &event);
 }
 
@@ -393,7 +393,7 @@ static bool is_counter(hf_found kind) {
 
 static void see_kind(struct watch_view *view, const hf_lock_info *info,
                      const struct numbers *numbers) {
-    struct watch_event event = {.for_ms = -1, .left_ms = -1};
+    struct watch_event event = {.for_ms = -1, .remaining_ms = -1};
     bool first = !view->begun, changed = first || info->kind != view->kind;
     if (is_counter(info->kind) && (changed || !same_numbers(numbers, &view->numbers))) {
         event.verb = "numbers";
@@ -401,7 +401,7 @@ static void see_kind(struct watch_view *view, const hf_lock_info *info,
         report(view, &event);
     } else if (info->kind == HF_FOUND_OTHER && changed) {
         event.verb = "other";
-        event.text = info->words;
+        event.text = info->type_name;
         report(view, &event);
     } else if (info->kind == HF_FOUND_FREE && first) {
         event.verb = "free";
@@ -502,14 +502,15 @@ static void see_presence(struct watch_view *view, const hf_fleet_party *reported
     describe_fleet_party(reported, who, sizeof who);
     describe(party, who);
     see_since(party, reported->for_ms, begun_ms);
-    if (reported->client != NULL && reported->client->presence == HF_ALIVE)
+    if (reported->client != NULL && reported->client->presence == HF_PRESENCE_ALIVE)
         party->losses = reported->client->losses;
     hf_presence before = party->presence, now = reported->presence;
-    bool bad = now == HF_SILENT || now == HF_GONE;
+    bool bad = now == HF_PRESENCE_SILENT || now == HF_PRESENCE_GONE;
     party->presence = now;
     if (bad && before != now)
         report_of(view, presence_text(now), party, -1);
-    else if (now == HF_ALIVE && (before == HF_SILENT || before == HF_GONE))
+    else if (now == HF_PRESENCE_ALIVE &&
+             (before == HF_PRESENCE_SILENT || before == HF_PRESENCE_GONE))
         report_of(view, "alive", party, -1);
 }
 
@@ -534,7 +535,7 @@ static void see_losses(struct watch_view *view, const hf_fleet *fleet, int64_t b
             party->since_ms >= begun_ms)
             continue;
         const hf_fleet_client *client = client_of(fleet, party->owner);
-        if (client == NULL || client->presence != HF_ALIVE)
+        if (client == NULL || client->presence != HF_PRESENCE_ALIVE)
             continue;
         if (client->losses > party->losses)
             report_of(view, "lost", party, -1);
@@ -559,7 +560,8 @@ static void see_waiters(struct watch_view *view, const hf_fleet *fleet, const hf
             party->since_ms >= begun_ms)
             continue;
         const hf_fleet_client *client = client_of(fleet, party->owner);
-        if (client == NULL || client->presence != HF_SILENT) /* a silent client may still wait */
+        if (client == NULL ||
+            client->presence != HF_PRESENCE_SILENT) /* a silent client may still wait */
             left(view, party);
     }
 }

@@ -12,47 +12,48 @@
 
 #include <inttypes.h>
 
-static void on_state(struct watch_events *events, const hf_news *news) {
-    unsigned bit = 1u << news->server;
-    events->servers = news->servers;
-    if (news->kind == HF_NEWS_LISTENING)
+static void on_state(struct watch_events *events, const hf_notification *notification) {
+    unsigned bit = 1u << notification->server;
+    events->servers = notification->servers;
+    if (notification->kind == HF_NOTIFY_SUBSCRIBED)
         events->subscribed |= bit;
     else
         events->subscribed &= ~bit;
-    if (news->code == HF_EPERM && !events->refused) {
+    if (notification->code == HF_EPERM && !events->refused) {
         events->refused = true;
         say(LEVEL_NOTICE, "the server sends no messages (access denied): brief changes are missed");
     }
 }
 
-static void missed(struct watch_events *events, const hf_news *news) {
+static void missed(struct watch_events *events, const hf_notification *notification) {
     char text[64];
-    snprintf(text, sizeof text, "%" PRId64 " messages", news->number);
+    snprintf(text, sizeof text, "%" PRId64 " messages", notification->number);
     watch_missed(events->view, text);
 }
 
-static void on_event(hf_listener *listener, const hf_news *news, void *user) {
+static void on_event(hf_listener *listener, const hf_notification *notification, void *user) {
     struct watch_events *events = user;
     (void)listener;
-    if (news->kind == HF_NEWS_CHANGED) {
+    if (notification->kind == HF_NOTIFY_CHANGED) {
         events->changed = true;
         return;
     }
     events->poll_due = true;
-    if (news->kind == HF_NEWS_LISTENING || news->kind == HF_NEWS_DEAF)
-        on_state(events, news);
-    else if (news->kind == HF_NEWS_BROKEN)
-        watch_broken(events->view, news->age_ms);
-    else if (!events->view->begun || news->servers > 1)
+    if (notification->kind == HF_NOTIFY_SUBSCRIBED || notification->kind == HF_NOTIFY_INTERRUPTED)
+        on_state(events, notification);
+    else if (notification->kind == HF_NOTIFY_BROKEN)
+        watch_broken(events->view, notification->age_ms);
+    else if (!events->view->begun || notification->servers > 1)
         return;
-    else if (news->kind == HF_NEWS_MISSED)
-        missed(events, news);
-    else if (news->kind == HF_NEWS_RELEASED || news->kind == HF_NEWS_WRITE_RELEASED)
-        watch_released(events->view, false, news->age_ms);
-    else if (news->kind == HF_NEWS_READ_RELEASED)
-        watch_released(events->view, true, news->age_ms);
-    else if (news->kind == HF_NEWS_OPENED || news->kind == HF_NEWS_CLOSED)
-        watch_latch(events->view, news->kind == HF_NEWS_OPENED, news->age_ms);
+    else if (notification->kind == HF_NOTIFY_MISSED)
+        missed(events, notification);
+    else if (notification->kind == HF_NOTIFY_RELEASED ||
+             notification->kind == HF_NOTIFY_WRITE_RELEASED)
+        watch_released(events->view, false, notification->age_ms);
+    else if (notification->kind == HF_NOTIFY_READ_RELEASED)
+        watch_released(events->view, true, notification->age_ms);
+    else if (notification->kind == HF_NOTIFY_OPENED || notification->kind == HF_NOTIFY_CLOSED)
+        watch_latch(events->view, notification->kind == HF_NOTIFY_OPENED, notification->age_ms);
 }
 
 int watch_events_begin(struct watch_events *events, hf_client *client, const char *name,

@@ -50,7 +50,7 @@ static void print_text(const struct watch_event *event) {
     } else {
         print_time(", for ", event->for_ms, "");
     }
-    print_time(", ", event->left_ms, " left");
+    print_time(", ", event->remaining_ms, " left");
     for (size_t i = 0; event->numbers != NULL && i < event->numbers->len; i++)
         printf("%s%s %" PRId64, i > 0 ? ", " : "  ", event->numbers->all[i].name,
                event->numbers->all[i].value);
@@ -92,8 +92,8 @@ static bool print_object(const char *name, const struct watch_event *event) {
     if (event->for_ms >= 0)
         json_object_set_new(object, event->from != NULL ? "had_ms" : "for_ms",
                             json_integer(event->for_ms));
-    if (event->left_ms >= 0)
-        json_object_set_new(object, "left_ms", json_integer(event->left_ms));
+    if (event->remaining_ms >= 0)
+        json_object_set_new(object, "remaining_ms", json_integer(event->remaining_ms));
     for (size_t i = 0; event->numbers != NULL && i < event->numbers->len; i++)
         json_object_set_new(object, event->numbers->all[i].name,
                             json_integer(event->numbers->all[i].value));

@@ -30,7 +30,7 @@ struct watch_event {
     const char *verb;
     const struct watch_party *party; /* NULL: no owner is concerned */
     const struct watch_party *from;  /* the previous holder; or NULL */
-    int64_t for_ms, left_ms;         /* -1: not known, or not relevant */
+    int64_t for_ms, remaining_ms;    /* -1: not known, or not relevant */
     const struct numbers *numbers;   /* or NULL */
     const char *text;                /* or NULL */
     bool received;                   /* came as a message, */

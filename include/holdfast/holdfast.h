@@ -28,12 +28,12 @@
  *     mean the defaults. Functions that free accept NULL.
  *   - Errors: every call may return HF_EINVAL, HF_ECLOSED, HF_EFORKED, HF_ENOMEM. Calls that talk
  *     to the server may also return the errors of an exchange: HF_EUNREACH, HF_ENOQUORUM (quorums),
- *     HF_EREFUSED, HF_EOOM, HF_EPERM, HF_ETLS, HF_EPROTO, HF_ENOTSUP (server too old, or without a
+ *     HF_EUNAVAILABLE, HF_EOOM, HF_EPERM, HF_ETLS, HF_EPROTO, HF_ENOTSUP (server too old, or without a
  *     command), HF_EINVAL (no such database), HF_EDEADLK (inside a callback), HF_ESYS.
  *   - Blocking: calls that talk to the server block for up to `cmd_timeout_ms`, one exchange; those
  *     that wait, for their wait and one exchange. Others return at once. Even HF_FOREVER ends when
  *     no server has answered for `connect_timeout_ms` (HF_EUNREACH), or every command was refused
- *     for that long (HF_EREFUSED, with the server's message); with Sentinel or Cluster the limit is
+ *     for that long (HF_EUNAVAILABLE, with the server's message); with Sentinel or Cluster the limit is
  *     `failover_timeout_ms` while any server answers.
  *   - Times: int64_t milliseconds, named `_ms`. A wait of HF_FOREVER (-1) never gives up; 0 is one
  *     attempt. A lease of HF_WATCHDOG (0) is renewed; HF_NO_LEASE (-1) is for string locks and
@@ -100,7 +100,7 @@ HF_API int hf_version_num(void);
     X(HF_ETIMEDOUT, -2, "the wait ended before the lock was free")                                 \
     X(HF_ENOTOWNER, -3, "this owner does not hold the lock")                                       \
     X(HF_ELOST, -4, "the hold ended before it was released")                                       \
-    X(HF_EUNKNOWN, -5, "the server did not answer; the command may or may not have run")           \
+    X(HF_EINDOUBT, -5, "the server did not answer; the command may or may not have run")           \
     X(HF_ECANCELED, -6, "the wait was cancelled")                                                  \
     X(HF_ECLOSED, -7, "the client is closed")                                                      \
     X(HF_EFORKED, -8, "this client belongs to the parent process")                                 \
@@ -114,7 +114,7 @@ HF_API int hf_version_num(void);
     X(HF_EPROTO, -16, "the server sent an invalid reply")                                          \
     X(HF_EINVAL, -17, "invalid argument")                                                          \
     X(HF_ENOTSUP, -18, "not supported here")                                                       \
-    X(HF_EREFUSED, -19, "the server cannot take commands now")                                     \
+    X(HF_EUNAVAILABLE, -19, "the server cannot take commands now")                                 \
     X(HF_EOOM, -20, "the server is out of memory")                                                 \
     X(HF_ESYS, -21, "a system call failed")                                                        \
     X(HF_ETLS, -22, "TLS failed: a certificate was rejected, or the peer does not speak TLS")      \
@@ -161,7 +161,7 @@ typedef struct hf_client hf_client;
 #define HF_MANUAL_DISPATCH 0x1u /* callbacks run in hf_dispatch() */
 #define HF_TLS_INSECURE 0x2u    /* accept any certificate, and so any server in between */
 /* Never spin. By default calls spin up to 0.1 ms for a reply, where that pays. */
-#define HF_SLEEP_AT_ONCE 0x4u
+#define HF_NO_BUSY_POLL 0x4u
 /* Never have a server report changes of locks (Redis's client-side caching). By default a loss
  * is usually noticed within milliseconds; with this flag, at the next renewal. */
 #define HF_NO_TRACKING 0x8u
@@ -202,8 +202,8 @@ typedef bool (*hf_check_fn)(void *user);
  * outputs (`ret_host`: HF_HOST_SIZE bytes); false: use `host` and `port`. Threads and limits: as
  * hf_log_fn. */
 #define HF_HOST_SIZE 256
-typedef bool (*hf_map_fn)(const char *host, uint16_t port, char *ret_host, uint16_t *ret_port,
-                          void *user);
+typedef bool (*hf_address_map_fn)(const char *host, uint16_t port, char *ret_host,
+                                  uint16_t *ret_port, void *user);
 
 /* All three, or none. `resize` takes NULL. Called on any thread. Does not grow. */
 typedef struct hf_allocator {
@@ -223,10 +223,10 @@ typedef struct hf_options {
     /* Lease of watchdog holds, renewed every third of its trusted part. ZooKeeper: the requested
      * session timeout. */
     int64_t watchdog_ms;
-    int64_t max_hold_ms; /* watchdog holds are not renewed past this age; 0: no limit */
-    int64_t ping_ms;     /* check interval of idle connections */
-    unsigned flags;      /* HF_MANUAL_DISPATCH, HF_TLS_INSECURE, HF_SLEEP_AT_ONCE, HF_NO_TRACKING */
-    hf_log_fn log;       /* NULL: silent */
+    int64_t max_hold_ms;      /* watchdog holds are not renewed past this age; 0: no limit */
+    int64_t ping_interval_ms; /* check interval of idle connections */
+    unsigned flags; /* HF_MANUAL_DISPATCH, HF_TLS_INSECURE, HF_NO_BUSY_POLL, HF_NO_TRACKING */
+    hf_log_fn log;  /* NULL: silent */
     void *log_user;
     hf_allocator allocator; /* all zero: malloc */
 
@@ -254,8 +254,9 @@ typedef struct hf_options {
     const char *sentinel_tls_server_name; /* tls_server_name of the sentinels */
     /* As connect_timeout_ms, while sentinels or other servers answer. */
     int64_t failover_timeout_ms;
-    hf_map_fn map; /* for addresses missing in the url's `map`; NULL: none */
-    void *map_user;
+    hf_address_map_fn
+        address_map; /* for addresses missing in the url's `address_map`; NULL: none */
+    void *address_map_user;
 
     /* Replicas that must confirm an acquire: 1 to HF_ACKS_MAX, or HF_ACKS_...; 0 is HF_ACKS_OFF.
      * With fewer it is undone: HF_ENOREPLICA. A renewal or extension with fewer does not count, so
@@ -269,9 +270,9 @@ typedef struct hf_options {
     /* A client that has held or waited this long answers hf_survey(). 0: at once. -1: never. */
     int64_t report_after_ms;
 
-    /* How many names have histograms (hf_client_metrics(), HF_WANT_TIMES): 0 to 10000, 1 KiB each.
+    /* How many names have histograms (hf_client_metrics(), HF_WANT_HISTOGRAMS): 0 to 10000, 1 KiB each.
      * If full, a name without a handle for five minutes makes room. */
-    int64_t timed_names;
+    int64_t histogram_names;
 
     /* The client's name on its server, readable by every user, and in surveys (default: the
      * program's). Cut after 64 bytes; anything but printable ASCII becomes `_`. */
@@ -296,7 +297,7 @@ typedef struct hf_options {
     X(int64_t, connect_timeout_ms)                                                                 \
     X(int64_t, watchdog_ms)                                                                        \
     X(int64_t, max_hold_ms)                                                                        \
-    X(int64_t, ping_ms)                                                                            \
+    X(int64_t, ping_interval_ms)                                                                   \
     X(unsigned, flags)                                                                             \
     X(hf_log_fn, log)                                                                              \
     X(void *, log_user)                                                                            \
@@ -315,13 +316,13 @@ typedef struct hf_options {
     X(int, sentinel_tls)                                                                           \
     X(const char *, sentinel_tls_server_name)                                                      \
     X(int64_t, failover_timeout_ms)                                                                \
-    X(hf_map_fn, map)                                                                              \
-    X(void *, map_user)                                                                            \
+    X(hf_address_map_fn, address_map)                                                              \
+    X(void *, address_map_user)                                                                    \
     X(int, acks)                                                                                   \
     X(int, ack_disk)                                                                               \
     X(int64_t, ack_timeout_ms)                                                                     \
     X(int64_t, report_after_ms)                                                                    \
-    X(int64_t, timed_names)                                                                        \
+    X(int64_t, histogram_names)                                                                    \
     X(const char *, label)                                                                         \
     X(int64_t, clock_drift_ppm)                                                                    \
     X(int, sentinel_confirm)
@@ -330,13 +331,13 @@ typedef struct hf_options {
     X(cmd_timeout_ms, 3000)                                                                        \
     X(connect_timeout_ms, 10000)                                                                   \
     X(watchdog_ms, 30000)                                                                          \
-    X(ping_ms, 10000)                                                                              \
+    X(ping_interval_ms, 10000)                                                                     \
     X(fair_wait_ms, 300000)                                                                        \
     X(restart_guard_ms, -1)                                                                        \
     X(failover_timeout_ms, 60000)                                                                  \
     X(ack_timeout_ms, 1000)                                                                        \
     X(report_after_ms, 1000)                                                                       \
-    X(timed_names, 64)                                                                             \
+    X(histogram_names, 64)                                                                         \
     X(clock_drift_ppm, 10000)
 #define HF_OPTIONS_INIT HF_INIT(hf_options, HF_OPTIONS_DEFAULTS)
 
@@ -450,7 +451,7 @@ typedef enum hf_kind {
  *   - The client keeps leases and extensions: on the server the lease is `watchdog_ms`.
  *   - A wait of 0 is HF_EBUSY also while another thread waits.
  * For HF_PLAIN, HF_FAIR and HF_STRING, also with HF_NONREENTRANT; not with HF_FENCED,
- * hf_lock_new_all() or hf_lock_adopt(). An acquire may not set `acks`: the client's setting
+ * hf_lock_new_multi() or hf_lock_adopt(). An acquire may not set `acks`: the client's setting
  * applies. */
 #define HF_COHORT 0x800u
 
@@ -469,13 +470,13 @@ typedef struct hf_lock_options {
     int64_t cohort_ms;
 } hf_lock_options;
 
-#define HF_LOCK_DEFAULTS(X)                                                                        \
+#define HF_LOCK_OPTIONS_DEFAULTS(X)                                                                \
     X(spin_first_ms, 1)                                                                            \
     X(spin_factor, 2)                                                                              \
     X(spin_max_ms, 128)                                                                            \
     X(cohort_passes, 1000)                                                                         \
     X(cohort_ms, 5)
-#define HF_LOCK_INIT HF_INIT(hf_lock_options, HF_LOCK_DEFAULTS)
+#define HF_LOCK_OPTIONS_INIT HF_INIT(hf_lock_options, HF_LOCK_OPTIONS_DEFAULTS)
 
 /* Makes a handle, as all `_new` do; nothing is sent. The name is copied: 1 to 65535 bytes of any
  * value, `name_prefix` included (only valid UTF-8 can be shared with Java). The first two make a
@@ -499,8 +500,8 @@ HF_API int hf_lock_new_with(hf_client *client, const void *name, size_t name_len
  * hf_lock_is_locked() is true if any value is held, hf_lock_ttl_ms() the time until all are free,
  * hf_lock_hold_count() 0 unless the owner holds all; hf_lock_break() breaks every hold with any of
  * the values. hf_lock_name() is the group; hf_lock_inspect() is HF_ENOTSUP.
- * Errors:  HF_EINVAL also: no values, or more than HF_VALUES_MAX. */
-#define HF_VALUES_MAX 1000
+ * Errors:  HF_EINVAL also: no values, or more than HF_GROUP_VALUES_MAX. */
+#define HF_GROUP_VALUES_MAX 1000
 typedef struct hf_bytes {
     const void *bytes;
     size_t len;
@@ -520,12 +521,12 @@ HF_API int hf_lock_new_group(hf_client *client, const void *group, size_t group_
  * is held, hf_lock_is_mine() if the owner holds all; hf_lock_hold_count() and hf_lock_ttl_ms() are
  * the smallest of (held) members. hf_lock_break(), hf_lock_inspect() and hf_lock_token() are
  * HF_ENOTSUP. An error's text begins with the failing member's name. A release always goes to all
- * members, and returns the worst: HF_ELOST, then HF_ENOTOWNER, HF_EUNKNOWN, any other.
+ * members, and returns the worst: HF_ELOST, then HF_ENOTOWNER, HF_EINDOUBT, any other.
  * Callbacks run on the first member's client. If a member's client is closed, an acquire returns
  * HF_ECLOSED, and a hold ends with that member's lease.
- * Errors:  HF_EINVAL no members, more than HF_MEMBERS_MAX, or a duplicate. */
-#define HF_MEMBERS_MAX 64
-HF_API int hf_lock_new_all(hf_lock *const *members, size_t members_len, hf_lock **ret_lock);
+ * Errors:  HF_EINVAL no members, more than HF_MULTI_MAX, or a duplicate. */
+#define HF_MULTI_MAX 64
+HF_API int hf_lock_new_multi(hf_lock *const *members, size_t members_len, hf_lock **ret_lock);
 
 /* Frees a handle and removes its loss callback. Its holds stay; another handle can release them. */
 HF_API void hf_lock_free(hf_lock *lock);
@@ -540,7 +541,7 @@ typedef struct hf_acquire_options {
     /* HF_WATCHDOG, 1 .. HF_LEASE_MAX_MS, or, for HF_STRING, HF_NO_LEASE: until released or broken,
      * even if the holder dies or its client is closed. It has no deadline either: a client that
      * cannot reach the server goes on trusting it. HF_EINVAL with other kinds, cohorts, quorums and
-     * hf_lock_new_all(); HF_ENOTSUP when nested in a hold that has a lease. */
+     * hf_lock_new_multi(); HF_ENOTSUP when nested in a hold that has a lease. */
     int64_t lease_ms;
     hf_cancel *cancel;
     int acks; /* as in hf_options; 0: the client's. Nested: the strictest */
@@ -555,10 +556,10 @@ typedef struct hf_acquire_options {
 #define HF_STRING_TOKEN_MAX 1024
 
 #define HF_LEASE_MAX_MS (INT64_C(1000) * 60 * 60 * 24 * 3660)
-#define HF_ACQUIRE_DEFAULTS(X)                                                                     \
+#define HF_ACQUIRE_OPTIONS_DEFAULTS(X)                                                             \
     X(wait_ms, HF_FOREVER)                                                                         \
     X(lease_ms, HF_WATCHDOG)
-#define HF_ACQUIRE_INIT HF_INIT(hf_acquire_options, HF_ACQUIRE_DEFAULTS)
+#define HF_ACQUIRE_OPTIONS_INIT HF_INIT(hf_acquire_options, HF_ACQUIRE_OPTIONS_DEFAULTS)
 
 /* An operation's outcome. Fields that do not apply are 0. */
 typedef struct hf_result {
@@ -614,7 +615,7 @@ HF_API int hf_lock_acquire_with(hf_lock *lock, const hf_acquire_options *options
 /* Undoes one acquire; the last release frees the lock and wakes a waiter.
  * Errors:  HF_ENOTOWNER not held; HF_ELOST the hold had already ended (another may have been
  *          inside), or the name is now something else; HF_EWRONGTYPE a key beside the hold (a fair
- *          lock's queue) has the wrong type: the lease ends it; HF_EUNKNOWN, and errors of an
+ *          lock's queue) has the wrong type: the lease ends it; HF_EINDOUBT, and errors of an
  *          exchange, no answer: a last release ends the hold here, and is repeated in the
  *          background until the lease ends; a nested one undoes its acquire, and the rest is still
  *          held and renewed; HF_ENOMEM nothing was done. */
@@ -631,7 +632,7 @@ HF_API int hf_lock_forget_as(hf_lock *lock, hf_owner owner);
 /* Makes the hold last at least `lease_ms` (1 to HF_LEASE_MAX_MS) from now; never shortens it. One
  * without a lease stays without.
  * Errors:  HF_ENOTOWNER not held; HF_ELOST the hold had already ended, or the name is now something
- *          else; HF_EUNKNOWN no answer; HF_ENOREPLICA fewer replicas confirmed than the hold's
+ *          else; HF_EINDOUBT no answer; HF_ENOREPLICA fewer replicas confirmed than the hold's
  *          `acks`, and it lasts as long as before. */
 HF_API int hf_lock_extend(hf_lock *lock, int64_t lease_ms);
 HF_API int hf_lock_extend_as(hf_lock *lock, hf_owner owner, int64_t lease_ms);
@@ -649,13 +650,13 @@ typedef struct hf_extend_options {
     hf_extend_mode mode;
 } hf_extend_options;
 
-#define HF_EXTEND_DEFAULTS(X) X(mode, HF_EXTEND_RAISE)
-#define HF_EXTEND_INIT HF_INIT(hf_extend_options, HF_EXTEND_DEFAULTS)
+#define HF_EXTEND_OPTIONS_DEFAULTS(X) X(mode, HF_EXTEND_RAISE)
+#define HF_EXTEND_OPTIONS_INIT HF_INIT(hf_extend_options, HF_EXTEND_OPTIONS_DEFAULTS)
 
 /* Extends as `mode` says. SET and ADD are for plain, fair and string locks with any flags but
  * HF_COHORT, on one server of a kind that runs scripts, and for holds with a lease; else HF_ENOTSUP.
  * They are sent once. If the answer to a SET is lost, the hold is trusted only until the sooner of
- * both ends, and further extensions are HF_EUNKNOWN while it may still arrive (`cmd_timeout_ms`). A
+ * both ends, and further extensions are HF_EINDOUBT while it may still arrive (`cmd_timeout_ms`). A
  * renewal that is under way during a SET can lengthen the lease at the server. `ret` may be NULL.
  * Errors:  those of hf_lock_extend(). */
 HF_API int hf_lock_extend_with(hf_lock *lock, const hf_extend_options *options, hf_result *ret);
@@ -675,7 +676,7 @@ HF_API int hf_lock_extend_with(hf_lock *lock, const hf_extend_options *options, 
  * of a successor may be adopted.
  * Errors:  HF_EINVAL not a handle; HF_ENOTOWNER it holds nothing, or no longer; HF_EWRONGTYPE
  *          another kind has the name, where the server can tell; HF_ELOST adopted before and ended
- *          since; HF_ETIMEDOUT the lease ended before the answer; HF_ENOREPLICA, HF_EUNKNOWN as for
+ *          since; HF_ETIMEDOUT the lease ended before the answer; HF_ENOREPLICA, HF_EINDOUBT as for
  *          an extension: nothing is this client's then; HF_ENOTSUP. */
 HF_API int hf_lock_adopt(hf_lock *lock, const char *handle, int64_t lease_ms, hf_result *ret);
 /* Writes the handle of a hold of this client, and a NUL; an owner of 0 is this thread. The longest
@@ -688,7 +689,7 @@ HF_API int hf_lock_handle(hf_lock *lock, hf_owner owner, char *ret, size_t size)
  * holdfast client that has held for a second is notified by message and reports a loss; others
  * notice at their next renewal. Of a read/write lock it breaks the handle's side: all readers, or
  * the writer and its reads.
- * Errors:  HF_EWRONGTYPE not a lock of this kind; HF_EUNKNOWN no answer. */
+ * Errors:  HF_EWRONGTYPE not a lock of this kind; HF_EINDOUBT no answer. */
 HF_API int hf_lock_break(hf_lock *lock, bool *ret_broken);
 
 /* Ask the server: is it held; does this thread, or that owner, hold it, and how many times; ttl: ms
@@ -744,7 +745,7 @@ typedef struct hf_lock_info {
     hf_holder **holders;
     size_t waiters_len; /* fair locks: in order, with a count of 0 */
     hf_holder **waiters;
-    const char *words; /* HF_FOUND_OTHER: its type on the server; else NULL */
+    const char *type_name; /* HF_FOUND_OTHER: its type on the server; else NULL */
 } hf_lock_info;
 /* A name that is not a lock is no error; see `kind`. */
 HF_API int hf_lock_inspect(hf_lock *lock, hf_lock_info **ret_info);
@@ -767,20 +768,20 @@ HF_API int hf_lock_info_json(const hf_lock_info *info, const char *name, size_t 
  *   tls.until_s          Unix time when the chain's first certificate expires
  *   zk.session_ms        the granted session timeout
  *   zk.config            the ensemble's configuration; empty: one server */
-typedef struct hf_fact {
+typedef struct hf_server_info_field {
     char *name;
-    char *value; /* NULL: the server hides it */
-    char *why;   /* the server's reason for that; else NULL */
-} hf_fact;
-typedef struct hf_facts {
+    char *value;  /* NULL: the server hides it */
+    char *reason; /* the server's reason for that; else NULL */
+} hf_server_info_field;
+typedef struct hf_server_info {
     char *node;
     size_t facts_len;
-    hf_fact **facts;
-} hf_facts;
+    hf_server_info_field **facts;
+} hf_server_info;
 /* Give it an unused name: it writes to it, and restores it (not in ZooKeeper). For plain, fair and
  * read/write locks; quorums: HF_ENOTSUP. A refusal is a fact, not an error. */
-HF_API int hf_lock_facts(hf_lock *lock, hf_facts **ret_facts);
-HF_API void hf_facts_free(hf_facts *facts);
+HF_API int hf_lock_server_info(hf_lock *lock, hf_server_info **ret_facts);
+HF_API void hf_server_info_free(hf_server_info *facts);
 
 /* ---- Fencing --------------------------------------------------------------------------------- */
 
@@ -831,35 +832,35 @@ HF_API int hf_lock_lost_fd(hf_lock *lock);
 
 /* Runs exactly once for each start that returned HF_OK, else never. `op` is set before the callback
  * can run; NULL if `ret_op` was. */
-typedef void (*hf_callback)(hf_op *op, const hf_result *result, void *user);
+typedef void (*hf_op_fn)(hf_op *op, const hf_result *result, void *user);
 
 /* Start an operation and return at once. `callback` may be NULL, and so may `ret_op` (then it
  * cannot be cancelled). Free an op at any time, even incomplete or after hf_close(), which
  * completes it.
  * Errors:  HF_ESYS no thread for callbacks; those of an exchange are in the result. */
 HF_API int hf_lock_acquire_start(hf_lock *lock, const hf_acquire_options *options,
-                                 hf_callback callback, void *user, hf_op **ret_op);
-HF_API int hf_lock_release_start(hf_lock *lock, hf_owner owner, hf_callback callback, void *user,
+                                 hf_op_fn callback, void *user, hf_op **ret_op);
+HF_API int hf_lock_release_start(hf_lock *lock, hf_owner owner, hf_op_fn callback, void *user,
                                  hf_op **ret_op);
-HF_API int hf_lock_extend_start(hf_lock *lock, hf_owner owner, int64_t lease_ms,
-                                hf_callback callback, void *user, hf_op **ret_op);
+HF_API int hf_lock_extend_start(hf_lock *lock, hf_owner owner, int64_t lease_ms, hf_op_fn callback,
+                                void *user, hf_op **ret_op);
 HF_API int hf_lock_extend_with_start(hf_lock *lock, const hf_extend_options *options,
-                                     hf_callback callback, void *user, hf_op **ret_op);
+                                     hf_op_fn callback, void *user, hf_op **ret_op);
 HF_API int hf_lock_adopt_start(hf_lock *lock, const char *handle, int64_t lease_ms,
-                               hf_callback callback, void *user, hf_op **ret_op);
-HF_API int hf_lock_break_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op);
-HF_API int hf_lock_is_locked_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op);
-HF_API int hf_lock_is_mine_start(hf_lock *lock, hf_owner owner, hf_callback callback, void *user,
+                               hf_op_fn callback, void *user, hf_op **ret_op);
+HF_API int hf_lock_break_start(hf_lock *lock, hf_op_fn callback, void *user, hf_op **ret_op);
+HF_API int hf_lock_is_locked_start(hf_lock *lock, hf_op_fn callback, void *user, hf_op **ret_op);
+HF_API int hf_lock_is_mine_start(hf_lock *lock, hf_owner owner, hf_op_fn callback, void *user,
                                  hf_op **ret_op);
-HF_API int hf_lock_hold_count_start(hf_lock *lock, hf_owner owner, hf_callback callback, void *user,
+HF_API int hf_lock_hold_count_start(hf_lock *lock, hf_owner owner, hf_op_fn callback, void *user,
                                     hf_op **ret_op);
-HF_API int hf_lock_ttl_ms_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op);
+HF_API int hf_lock_ttl_ms_start(hf_lock *lock, hf_op_fn callback, void *user, hf_op **ret_op);
 /* On success `ret_info` is written before the callback runs, and must stay valid until then. */
-HF_API int hf_lock_inspect_start(hf_lock *lock, hf_lock_info **ret_info, hf_callback callback,
+HF_API int hf_lock_inspect_start(hf_lock *lock, hf_lock_info **ret_info, hf_op_fn callback,
                                  void *user, hf_op **ret_op);
-HF_API int hf_lock_facts_start(hf_lock *lock, hf_facts **ret_facts, hf_callback callback,
-                               void *user, hf_op **ret_op); /* the same */
-HF_API int hf_ping_start(hf_client *client, hf_callback callback, void *user, hf_op **ret_op);
+HF_API int hf_lock_server_info_start(hf_lock *lock, hf_server_info **ret_facts, hf_op_fn callback,
+                                     void *user, hf_op **ret_op); /* the same */
+HF_API int hf_ping_start(hf_client *client, hf_op_fn callback, void *user, hf_op **ret_op);
 
 /* Asks an operation to end. It still completes exactly once: with HF_ECANCELED or its result. A
  * cancelled acquire leaves nothing behind; operations that do not wait are not undone. Not after
@@ -903,8 +904,8 @@ typedef struct hf_wait_options {
     void *check_user;
 } hf_wait_options;
 
-#define HF_WAIT_DEFAULTS(X) X(wait_ms, HF_FOREVER)
-#define HF_WAIT_INIT HF_INIT(hf_wait_options, HF_WAIT_DEFAULTS)
+#define HF_WAIT_OPTIONS_DEFAULTS(X) X(wait_ms, HF_FOREVER)
+#define HF_WAIT_OPTIONS_INIT HF_INIT(hf_wait_options, HF_WAIT_OPTIONS_DEFAULTS)
 
 #define HF_PERMITS_MAX INT64_C(2147483647) /* what Java can count */
 
@@ -921,15 +922,15 @@ HF_API const char *hf_sem_name(const hf_sem *sem, size_t *ret_len);
 
 /* Sets the number of permits (0 to HF_PERMITS_MAX) if the semaphore does not exist, to expire after
  * `ttl_ms` (0: never). Writes whether it was set.
- * Errors:  here and below: HF_EUNKNOWN no answer: done or not; HF_EWRONGTYPE not a semaphore. */
+ * Errors:  here and below: HF_EINDOUBT no answer: done or not; HF_EWRONGTYPE not a semaphore. */
 HF_API int hf_sem_try_set(hf_sem *sem, int64_t permits, int64_t ttl_ms, bool *ret_set);
 
 /* Takes `permits` (0 to HF_PERMITS_MAX) all at once: waits for ever / one attempt / up to
  * `wait_ms`. 0 permits: HF_OK, nothing is sent.
  * Errors:  HF_EBUSY the one attempt found too few; HF_ETIMEDOUT, HF_ECANCELED, those of an
  *          exchange: nothing was taken, or it is given back in the background (if the server is
- *          unreachable for a minute, it stays taken, and `unknowns` of hf_client_stats() counts
- *          it); HF_EUNKNOWN the server did not answer for a minute, or the acquire could not leave
+ *          unreachable for a minute, it stays taken, and `in_doubt` of hf_client_stats() counts
+ *          it); HF_EINDOUBT the server did not answer for a minute, or the acquire could not leave
  *          an idempotency key (docs/guarantees.md). */
 HF_API int hf_sem_acquire(hf_sem *sem, int64_t permits);
 HF_API int hf_sem_try(hf_sem *sem, int64_t permits);
@@ -951,19 +952,19 @@ HF_API int hf_sem_available(hf_sem *sem, int64_t *ret_permits); /* 0 if it does 
 /* Deletes the semaphore. Waits go on until it exists again, by a set or a release. */
 HF_API int hf_sem_delete(hf_sem *sem, bool *ret_deleted);
 
-HF_API int hf_sem_try_set_start(hf_sem *sem, int64_t permits, int64_t ttl_ms, hf_callback callback,
+HF_API int hf_sem_try_set_start(hf_sem *sem, int64_t permits, int64_t ttl_ms, hf_op_fn callback,
                                 void *user, hf_op **ret_op);
 HF_API int hf_sem_acquire_start(hf_sem *sem, int64_t permits, const hf_wait_options *options,
-                                hf_callback callback, void *user, hf_op **ret_op);
-HF_API int hf_sem_release_start(hf_sem *sem, int64_t permits, hf_callback callback, void *user,
+                                hf_op_fn callback, void *user, hf_op **ret_op);
+HF_API int hf_sem_release_start(hf_sem *sem, int64_t permits, hf_op_fn callback, void *user,
                                 hf_op **ret_op);
-HF_API int hf_sem_release_if_exists_start(hf_sem *sem, int64_t permits, hf_callback callback,
+HF_API int hf_sem_release_if_exists_start(hf_sem *sem, int64_t permits, hf_op_fn callback,
                                           void *user, hf_op **ret_op);
-HF_API int hf_sem_add_start(hf_sem *sem, int64_t delta, hf_callback callback, void *user,
+HF_API int hf_sem_add_start(hf_sem *sem, int64_t delta, hf_op_fn callback, void *user,
                             hf_op **ret_op);
-HF_API int hf_sem_drain_start(hf_sem *sem, hf_callback callback, void *user, hf_op **ret_op);
-HF_API int hf_sem_available_start(hf_sem *sem, hf_callback callback, void *user, hf_op **ret_op);
-HF_API int hf_sem_delete_start(hf_sem *sem, hf_callback callback, void *user, hf_op **ret_op);
+HF_API int hf_sem_drain_start(hf_sem *sem, hf_op_fn callback, void *user, hf_op **ret_op);
+HF_API int hf_sem_available_start(hf_sem *sem, hf_op_fn callback, void *user, hf_op **ret_op);
+HF_API int hf_sem_delete_start(hf_sem *sem, hf_op_fn callback, void *user, hf_op **ret_op);
 
 /* ---- Permits with leases --------------------------------------------------------------------- */
 
@@ -986,11 +987,11 @@ typedef struct hf_permits_options {
     void *check_user;
 } hf_permits_options;
 
-#define HF_PERMITS_DEFAULTS(X)                                                                     \
+#define HF_PERMITS_OPTIONS_DEFAULTS(X)                                                             \
     X(count, 1)                                                                                    \
     X(wait_ms, HF_FOREVER)                                                                         \
     X(lease_ms, HF_WATCHDOG)
-#define HF_PERMITS_INIT HF_INIT(hf_permits_options, HF_PERMITS_DEFAULTS)
+#define HF_PERMITS_OPTIONS_INIT HF_INIT(hf_permits_options, HF_PERMITS_OPTIONS_DEFAULTS)
 
 /* Permits stay acquired, and renewed, when the handle is freed. */
 HF_API int hf_permits_new(hf_client *client, const char *name, hf_permits **ret_permits);
@@ -1019,7 +1020,7 @@ HF_API int hf_permits_acquire_with(hf_permits *permits, const hf_permits_options
 /* Gives back one permit; or many, all or none. They are no longer renewed, whatever the result.
  * Errors:  HF_ELOST its lease had run out (it is given back all the same), or it was ours and is
  *          gone, or the name is now something else; HF_ENOTOWNER no such permit, or (many) one has
- *          run out and none was released; HF_EUNKNOWN no answer: repeated in the background until
+ *          run out and none was released; HF_EINDOUBT no answer: repeated in the background until
  *          the lease is over. */
 HF_API int hf_permits_release(hf_permits *permits, const hf_permit_id *id);
 HF_API int hf_permits_release_many(hf_permits *permits, const hf_permit_id *ids, size_t ids_len);
@@ -1030,10 +1031,10 @@ HF_API int hf_permits_release_many(hf_permits *permits, const hf_permit_id *ids,
  * Errors:  HF_ENOTOWNER no such permit, or it has run out; HF_ELOST (the first) it was ours, and
  *          the name is now something else. */
 HF_API int hf_permits_extend(hf_permits *permits, const hf_permit_id *id, int64_t lease_ms);
-HF_API int hf_permits_lease_ms(hf_permits *permits, const hf_permit_id *id, int64_t *ret_lease_ms);
+HF_API int hf_permits_ttl_ms(hf_permits *permits, const hf_permit_id *id, int64_t *ret_lease_ms);
 
 /* How long this client's permit can be trusted, without I/O; 0: none, or lost. Also 0 without a
- * lease, since any client may release such permits: use hf_permits_lease_ms(). */
+ * lease, since any client may release such permits: use hf_permits_ttl_ms(). */
 HF_API int64_t hf_permits_remaining_ms(hf_permits *permits, const hf_permit_id *id);
 
 /* How many are free, exist, are taken. 0 if the object does not exist. */
@@ -1056,30 +1057,30 @@ HF_API int hf_permits_lost_fd(hf_permits *permits);
 
 /* On success `ret_ids` is written before the callback runs, and must stay valid until then. Ids
  * passed in are copied. */
-HF_API int hf_permits_try_set_start(hf_permits *permits, int64_t number, hf_callback callback,
+HF_API int hf_permits_try_set_start(hf_permits *permits, int64_t number, hf_op_fn callback,
                                     void *user, hf_op **ret_op);
-HF_API int hf_permits_set_start(hf_permits *permits, int64_t number, hf_callback callback,
-                                void *user, hf_op **ret_op);
-HF_API int hf_permits_add_start(hf_permits *permits, int64_t delta, hf_callback callback,
-                                void *user, hf_op **ret_op);
+HF_API int hf_permits_set_start(hf_permits *permits, int64_t number, hf_op_fn callback, void *user,
+                                hf_op **ret_op);
+HF_API int hf_permits_add_start(hf_permits *permits, int64_t delta, hf_op_fn callback, void *user,
+                                hf_op **ret_op);
 HF_API int hf_permits_acquire_start(hf_permits *permits, const hf_permits_options *options,
-                                    hf_permit_id *ret_ids, hf_callback callback, void *user,
+                                    hf_permit_id *ret_ids, hf_op_fn callback, void *user,
                                     hf_op **ret_op);
 HF_API int hf_permits_release_start(hf_permits *permits, const hf_permit_id *ids, size_t ids_len,
-                                    hf_callback callback, void *user, hf_op **ret_op);
+                                    hf_op_fn callback, void *user, hf_op **ret_op);
 HF_API int hf_permits_extend_start(hf_permits *permits, const hf_permit_id *id, int64_t lease_ms,
-                                   hf_callback callback, void *user, hf_op **ret_op);
-HF_API int hf_permits_lease_ms_start(hf_permits *permits, const hf_permit_id *id,
-                                     hf_callback callback, void *user, hf_op **ret_op);
-HF_API int hf_permits_available_start(hf_permits *permits, hf_callback callback, void *user,
-                                      hf_op **ret_op);
-HF_API int hf_permits_total_start(hf_permits *permits, hf_callback callback, void *user,
-                                  hf_op **ret_op);
-HF_API int hf_permits_taken_start(hf_permits *permits, hf_callback callback, void *user,
-                                  hf_op **ret_op);
-HF_API int hf_permits_expire_start(hf_permits *permits, int64_t ttl_ms, hf_callback callback,
+                                   hf_op_fn callback, void *user, hf_op **ret_op);
+HF_API int hf_permits_ttl_ms_start(hf_permits *permits, const hf_permit_id *id, hf_op_fn callback,
                                    void *user, hf_op **ret_op);
-HF_API int hf_permits_delete_start(hf_permits *permits, hf_callback callback, void *user,
+HF_API int hf_permits_available_start(hf_permits *permits, hf_op_fn callback, void *user,
+                                      hf_op **ret_op);
+HF_API int hf_permits_total_start(hf_permits *permits, hf_op_fn callback, void *user,
+                                  hf_op **ret_op);
+HF_API int hf_permits_taken_start(hf_permits *permits, hf_op_fn callback, void *user,
+                                  hf_op **ret_op);
+HF_API int hf_permits_expire_start(hf_permits *permits, int64_t ttl_ms, hf_op_fn callback,
+                                   void *user, hf_op **ret_op);
+HF_API int hf_permits_delete_start(hf_permits *permits, hf_op_fn callback, void *user,
                                    hf_op **ret_op);
 
 /* ---- Count-down latch ------------------------------------------------------------------------ */
@@ -1113,14 +1114,14 @@ HF_API int hf_latch_await_with(hf_latch *latch, const hf_wait_options *options);
 HF_API int hf_latch_count(hf_latch *latch, int64_t *ret_count); /* 0: open */
 HF_API int hf_latch_delete(hf_latch *latch, bool *ret_deleted); /* ends all waits */
 
-HF_API int hf_latch_try_set_start(hf_latch *latch, int64_t count, hf_callback callback, void *user,
+HF_API int hf_latch_try_set_start(hf_latch *latch, int64_t count, hf_op_fn callback, void *user,
                                   hf_op **ret_op);
-HF_API int hf_latch_count_down_start(hf_latch *latch, hf_callback callback, void *user,
+HF_API int hf_latch_count_down_start(hf_latch *latch, hf_op_fn callback, void *user,
                                      hf_op **ret_op);
-HF_API int hf_latch_await_start(hf_latch *latch, const hf_wait_options *options,
-                                hf_callback callback, void *user, hf_op **ret_op);
-HF_API int hf_latch_count_start(hf_latch *latch, hf_callback callback, void *user, hf_op **ret_op);
-HF_API int hf_latch_delete_start(hf_latch *latch, hf_callback callback, void *user, hf_op **ret_op);
+HF_API int hf_latch_await_start(hf_latch *latch, const hf_wait_options *options, hf_op_fn callback,
+                                void *user, hf_op **ret_op);
+HF_API int hf_latch_count_start(hf_latch *latch, hf_op_fn callback, void *user, hf_op **ret_op);
+HF_API int hf_latch_delete_start(hf_latch *latch, hf_op_fn callback, void *user, hf_op **ret_op);
 
 /* ---- Listening ------------------------------------------------------------------------------- */
 
@@ -1130,38 +1131,38 @@ HF_API int hf_latch_delete_start(hf_latch *latch, hf_callback callback, void *us
  * Events are hints, never proof: ask the server before you decide. Any client that may publish can
  * send them; the same name in another database sends them, too; a message can be lost with its
  * connection, and ages. Not published: the acquire of a free lock, the end of a lease, a deleted key,
- * and the release of a fair lock, whose messages are for one waiter each (HF_NEWS_CHANGED).
+ * and the release of a fair lock, whose messages are for one waiter each (HF_NOTIFY_CHANGED).
  *
  * It costs the server six subscriptions per name. hf_survey() does not count it among the
  * `listeners`; but a releasing client may yield to it (HF_PLAIN). */
 typedef struct hf_listener hf_listener;
 
-typedef enum hf_news_kind {
+typedef enum hf_notification_kind {
     /* Messages arrive from now on; earlier ones may have been missed. Again after a lost
      * connection, or when the name moved to another server. */
-    HF_NEWS_LISTENING = 1,
-    /* No messages for now. `code` is HF_EUNREACH: resumes by itself (HF_NEWS_LISTENING); or
+    HF_NOTIFY_SUBSCRIBED = 1,
+    /* No messages for now. `code` is HF_EUNREACH: resumes by itself (HF_NOTIFY_SUBSCRIBED); or
      * HF_EPERM: the server refuses. */
-    HF_NEWS_DEAF,
-    /* `number` events were dropped: slow callback (over HF_NEWS_MAX), or no memory. */
-    HF_NEWS_MISSED,
-    HF_NEWS_RELEASED,       /* a lock was fully released or broken: it was free */
-    HF_NEWS_READ_RELEASED,  /* read/write lock: by the last reader */
-    HF_NEWS_WRITE_RELEASED, /* by the writer */
-    HF_NEWS_PERMITS,        /* semaphore, permits: about `number`, or as many more, available */
-    HF_NEWS_OPENED,         /* a latch reached zero or was deleted */
-    HF_NEWS_CLOSED,         /* a latch was set anew, or deleted by Java, whose waits go on then */
+    HF_NOTIFY_INTERRUPTED,
+    /* `number` events were dropped: slow callback (over HF_NOTIFY_MAX), or no memory. */
+    HF_NOTIFY_MISSED,
+    HF_NOTIFY_RELEASED,       /* a lock was fully released or broken: it was free */
+    HF_NOTIFY_READ_RELEASED,  /* read/write lock: by the last reader */
+    HF_NOTIFY_WRITE_RELEASED, /* by the writer */
+    HF_NOTIFY_AVAILABLE,      /* semaphore, permits: about `number`, or as many more, available */
+    HF_NOTIFY_OPENED,         /* a latch reached zero or was deleted */
+    HF_NOTIFY_CLOSED,         /* a latch was set anew, or deleted by Java, whose waits go on then */
     /* The name changed; several changes may be one. On Redis: since the client's last
      * hf_lock_inspect() of it, once, if the server tracks keys. */
-    HF_NEWS_CHANGED,
+    HF_NOTIFY_CHANGED,
     /* A holdfast client broke the lock, or deleted the permits; the release event follows, if there
      * is one. Redisson's forceUnlock() and breaks on ZooKeeper look like a release. */
-    HF_NEWS_BROKEN
-} hf_news_kind;
+    HF_NOTIFY_BROKEN
+} hf_notification_kind;
 
 /* Valid during the callback. */
-typedef struct hf_news {
-    hf_news_kind kind;
+typedef struct hf_notification {
+    hf_notification_kind kind;
     int code;
     int64_t number;
     int64_t age_ms;   /* time since it was received */
@@ -1171,23 +1172,24 @@ typedef struct hf_news {
      * server of a quorum may report what is not true of the lock as a whole. */
     size_t server;
     size_t servers;
-} hf_news;
+} hf_notification;
 
-#define HF_NEWS_MAX 256 /* events kept for a slow callback */
+#define HF_NOTIFY_MAX 256 /* events kept for a slow callback */
 
-typedef void (*hf_news_fn)(hf_listener *listener, const hf_news *news, void *user);
+typedef void (*hf_notification_fn)(hf_listener *listener, const hf_notification *notification,
+                                   void *user);
 
-/* Begins to listen, and returns at once: HF_NEWS_LISTENING reports the start. The callback runs for
+/* Begins to listen, and returns at once: HF_NOTIFY_SUBSCRIBED reports the start. The callback runs for
  * one event at a time, in order, perhaps before this returns.
  * Errors:  HF_ENOTSUP; HF_ESYS no thread for callbacks. */
-HF_API int hf_listen(hf_client *client, const char *name, hf_news_fn callback, void *user,
+HF_API int hf_listen(hf_client *client, const char *name, hf_notification_fn callback, void *user,
                      hf_listener **ret_listener);
 HF_API int hf_listen_bytes(hf_client *client, const void *name, size_t name_len,
-                           hf_news_fn callback, void *user, hf_listener **ret_listener);
+                           hf_notification_fn callback, void *user, hf_listener **ret_listener);
 
-/* HF_NEWS_BROKEN for breaks of all names, under the client's prefix and in its database. It costs
+/* HF_NOTIFY_BROKEN for breaks of all names, under the client's prefix and in its database. It costs
  * one subscription. HF_ENOTSUP: ZooKeeper. */
-HF_API int hf_listen_breaks(hf_client *client, hf_news_fn callback, void *user,
+HF_API int hf_listen_breaks(hf_client *client, hf_notification_fn callback, void *user,
                             hf_listener **ret_listener);
 
 /* Ends it and removes its callback; pending events are dropped. After hf_close() it only frees. */
@@ -1202,29 +1204,29 @@ HF_API void hf_listener_free(hf_listener *listener);
  * All is read-only, valid until hf_fleet_free(). A time of -1 is unknown, or has no end. */
 
 typedef enum hf_presence {
-    HF_PRESENCE_UNKNOWN, /* not connected under a name of ours: gone, or Java */
-    HF_ALIVE,            /* answered */
-    HF_CONNECTED,        /* not expected to answer: too new, disabled, or asked too often */
-    HF_SILENT,           /* connected, should have answered, did not: stopped or hung */
-    HF_GONE              /* not connected: its holds end with their leases */
+    HF_PRESENCE_UNKNOWN,   /* not connected under a name of ours: gone, or Java */
+    HF_PRESENCE_ALIVE,     /* answered */
+    HF_PRESENCE_CONNECTED, /* not expected to answer: too new, disabled, or asked too often */
+    HF_PRESENCE_SILENT,    /* connected, should have answered, did not: stopped or hung */
+    HF_PRESENCE_GONE       /* not connected: its holds end with their leases */
 } hf_presence;
 
 /* A histogram. Does not grow. */
-typedef struct hf_times {
+typedef struct hf_histogram {
     uint64_t count;
     uint64_t sum_us;
     uint64_t max_us;
     /* [i]: how many took at least 2^(i-1) and less than 2^i microseconds */
     uint64_t buckets[32];
-} hf_times;
+} hf_histogram;
 
-/* What a client counted for one name (`timed_names`). */
-typedef struct hf_fleet_times {
+/* What a client counted for one name (`histogram_names`). */
+typedef struct hf_fleet_name_stats {
     const char *name;
     size_t name_len;
-    uint64_t begun;                 /* changes when the client starts counting anew */
-    hf_times wait, hold, hand_over; /* as in hf_stats; semaphores have no holds */
-} hf_fleet_times;
+    uint64_t begun;                     /* changes when the client starts counting anew */
+    hf_histogram wait, hold, hand_over; /* as in hf_stats; semaphores have no holds */
+} hf_fleet_name_stats;
 
 /* A client, as it or its connection describes it. Texts are "" if unknown. */
 typedef struct hf_fleet_client {
@@ -1237,13 +1239,13 @@ typedef struct hf_fleet_client {
     hf_presence presence;
     int64_t up_ms;
     int64_t left_out; /* holds and waits that did not fit into its answer */
-    /* From its hf_stats; 0 if it has not answered, or HF_WANT_NUMBERS is unset. */
+    /* From its hf_stats; 0 if it has not answered, or HF_WANT_STATS is unset. */
     uint64_t acquired, contended, timed_out, losses, renew_failures;
     uint64_t released, renewals;
-    hf_times wait, hold, hand_over; /* 0 from versions without them */
-    /* With HF_WANT_TIMES, by name, whether held or not, in no order. */
+    hf_histogram wait, hold, hand_over; /* 0 from versions without them */
+    /* With HF_WANT_HISTOGRAMS, by name, whether held or not, in no order. */
     size_t names_len;
-    const hf_fleet_times *const *names;
+    const hf_fleet_name_stats *const *names;
     int64_t names_left_out; /* names that did not fit */
 } hf_fleet_client;
 
@@ -1256,13 +1258,13 @@ typedef struct hf_fleet_party {
     const hf_fleet_client *client; /* its own, or the one that adopted the hold; NULL: unknown */
     hf_presence presence;
     unsigned seen_by;
-    const char *kind;   /* "plain", "fair", "read", "cohort", ... */
-    int64_t count;      /* its count; 0: it waits */
-    int64_t for_ms;     /* how long it has held or waited */
-    int64_t left_ms;    /* how long the hold can be trusted, or the wait lasts */
-    bool renewed;       /* its client renews the hold */
-    int64_t place;      /* in a fair lock's queue, from 1; 0: no queue */
-    const char *thread; /* the calling thread's name, if it has its own; else "" */
+    const char *kind;     /* "plain", "fair", "read", "cohort", ... */
+    int64_t count;        /* its count; 0: it waits */
+    int64_t for_ms;       /* how long it has held or waited */
+    int64_t remaining_ms; /* how long the hold can be trusted, or the wait lasts */
+    bool renewed;         /* its client renews the hold */
+    int64_t place;        /* in a fair lock's queue, from 1; 0: no queue */
+    const char *thread;   /* the calling thread's name, if it has its own; else "" */
 } hf_fleet_party;
 
 typedef struct hf_fleet_lock {
@@ -1289,12 +1291,12 @@ typedef struct hf_fleet {
     int64_t taken_ms; /* on this machine's clock, to compare surveys */
     int64_t took_ms;
     unsigned missing;
-    const char *words; /* a description of that; "": nothing is missing */
+    const char *missing_text; /* a description of that; "": nothing is missing */
     size_t locks_len;
     const hf_fleet_lock *const *locks;
     size_t clients_len;
     const hf_fleet_client *const *clients;
-    /* With HF_WANT_TIMES or HF_WANT_LOSSES: clients that announced a loss since this client's first
+    /* With HF_WANT_HISTOGRAMS or HF_WANT_LOSSES: clients that announced a loss since this client's first
      * such survey, with their numbers then; they may have ended since. The last 1024; on ZooKeeper
      * none. */
     size_t announced_len;
@@ -1303,9 +1305,9 @@ typedef struct hf_fleet {
 
 #define HF_WANT_HOLDS 0x1u /* what they hold, and since when */
 #define HF_WANT_WAITS 0x2u
-#define HF_WANT_NUMBERS 0x4u /* their hf_stats */
-#define HF_WANT_TIMES 0x8u   /* histograms by name */
-#define HF_WANT_LOSSES 0x10u /* `announced`; asks clients for nothing more */
+#define HF_WANT_STATS 0x4u      /* their hf_stats */
+#define HF_WANT_HISTOGRAMS 0x8u /* histograms by name */
+#define HF_WANT_LOSSES 0x10u    /* `announced`; asks clients for nothing more */
 
 typedef struct hf_survey_options {
     size_t size;
@@ -1318,10 +1320,10 @@ typedef struct hf_survey_options {
     unsigned wanted;
 } hf_survey_options;
 
-#define HF_SURVEY_DEFAULTS(X)                                                                      \
+#define HF_SURVEY_OPTIONS_DEFAULTS(X)                                                              \
     X(limit_ms, 10000)                                                                             \
-    X(wanted, HF_WANT_HOLDS | HF_WANT_WAITS | HF_WANT_NUMBERS)
-#define HF_SURVEY_INIT HF_INIT(hf_survey_options, HF_SURVEY_DEFAULTS)
+    X(wanted, HF_WANT_HOLDS | HF_WANT_WAITS | HF_WANT_STATS)
+#define HF_SURVEY_OPTIONS_INIT HF_INIT(hf_survey_options, HF_SURVEY_OPTIONS_DEFAULTS)
 
 /* Takes a survey of the names under the client's `name_prefix`, without it. Semaphores and latches
  * appear only if clients report waiting for them; permits while any is taken, and only their
@@ -1330,10 +1332,10 @@ typedef struct hf_survey_options {
 HF_API int hf_survey(hf_client *client, const hf_survey_options *options, hf_fleet **ret_fleet);
 /* As an operation; *ret_fleet is written before the callback runs or hf_op_wait() returns HF_OK. */
 HF_API int hf_survey_start(hf_client *client, const hf_survey_options *options,
-                           hf_fleet **ret_fleet, hf_callback callback, void *user, hf_op **ret_op);
+                           hf_fleet **ret_fleet, hf_op_fn callback, void *user, hf_op **ret_op);
 HF_API void hf_fleet_free(hf_fleet *fleet);
 
-/* The same as JSON, to be freed with hf_text_free(): {"took_ms":..., "missing": the words, if any,
+/* The same as JSON, to be freed with hf_text_free(): {"took_ms":..., "missing": `missing_text`, if any,
  * "locks":[...], "clients":[...]}; a lock has the keys of `holdfast ls --json`. */
 HF_API int hf_fleet_json(const hf_fleet *fleet, char **ret_text);
 
@@ -1370,21 +1372,21 @@ typedef struct hf_stats {
     uint64_t renewals;       /* renewals confirmed by the server */
     uint64_t renew_failures; /* renewals that failed or were late */
     uint64_t losses;
-    uint64_t unknowns;        /* commands whose outcome was settled later */
+    uint64_t in_doubt;        /* commands whose outcome was settled later */
     uint64_t notify_failures; /* releases that woke nobody: the user may not publish */
     uint64_t reconnects;      /* connections lost and made again */
     uint64_t commands;
     uint64_t holds;
-    hf_times wait;           /* from call to acquired */
-    hf_times hold;           /* from acquired to fully released */
-    uint64_t switches;       /* how often another server became the primary */
+    hf_histogram wait;       /* from call to acquired */
+    hf_histogram hold;       /* from acquired to fully released */
+    uint64_t failovers;      /* how often another server became the primary */
     uint64_t redirects;      /* commands that a cluster sent elsewhere */
     uint64_t ack_failures;   /* acquires and renewals with too few acks */
     uint64_t waits;          /* calls waiting now, or about to be granted */
     uint64_t oldest_wait_ms; /* of these, the longest */
     /* From the message that wakes a waiter to its acquire. Not counted without messages (spinning)
      * or with several servers (quorums). */
-    hf_times hand_over;
+    hf_histogram hand_over;
     uint64_t tracked; /* holds whose next change a server will report; on a quorum: per server */
     uint64_t track_events; /* changes of locks that servers have reported */
     uint64_t track_false;  /* of these, how often a hold was still there */
@@ -1399,19 +1401,19 @@ typedef struct hf_stats {
     X(uint64_t, renewals)                                                                          \
     X(uint64_t, renew_failures)                                                                    \
     X(uint64_t, losses)                                                                            \
-    X(uint64_t, unknowns)                                                                          \
+    X(uint64_t, in_doubt)                                                                          \
     X(uint64_t, notify_failures)                                                                   \
     X(uint64_t, reconnects)                                                                        \
     X(uint64_t, commands)                                                                          \
     X(uint64_t, holds)                                                                             \
-    X(hf_times, wait)                                                                              \
-    X(hf_times, hold)                                                                              \
-    X(uint64_t, switches)                                                                          \
+    X(hf_histogram, wait)                                                                          \
+    X(hf_histogram, hold)                                                                          \
+    X(uint64_t, failovers)                                                                         \
     X(uint64_t, redirects)                                                                         \
     X(uint64_t, ack_failures)                                                                      \
     X(uint64_t, waits)                                                                             \
     X(uint64_t, oldest_wait_ms)                                                                    \
-    X(hf_times, hand_over)                                                                         \
+    X(hf_histogram, hand_over)                                                                     \
     X(uint64_t, tracked)                                                                           \
     X(uint64_t, track_events)                                                                      \
     X(uint64_t, track_false)
@@ -1422,7 +1424,7 @@ typedef struct hf_stats {
 HF_API int hf_client_stats(hf_client *client, hf_stats *ret_stats);
 
 /* The same as OpenMetrics text, to be freed with hf_text_free(): holdfast_client_..., and by name
- * (`timed_names`) holdfast_client_lock_..., labelled `lock`, and `lock_hex` if that is not text.
+ * (`histogram_names`) holdfast_client_lock_..., labelled `lock`, and `lock_hex` if that is not text.
  * Only holdfast_client_info has other labels: a program with several clients adds its own. */
 HF_API int hf_client_metrics(hf_client *client, char **ret_text);
 HF_API void hf_text_free(char *text);
@@ -1437,14 +1439,14 @@ HF_API void hf_text_free(char *text);
         defaults(HF_INIT_FIELD) return made;                                                       \
     }
 HF_INIT_FUNCTION(hf_options, HF_OPTIONS_DEFAULTS)
-HF_INIT_FUNCTION(hf_lock_options, HF_LOCK_DEFAULTS)
-HF_INIT_FUNCTION(hf_acquire_options, HF_ACQUIRE_DEFAULTS)
-HF_INIT_FUNCTION(hf_extend_options, HF_EXTEND_DEFAULTS)
+HF_INIT_FUNCTION(hf_lock_options, HF_LOCK_OPTIONS_DEFAULTS)
+HF_INIT_FUNCTION(hf_acquire_options, HF_ACQUIRE_OPTIONS_DEFAULTS)
+HF_INIT_FUNCTION(hf_extend_options, HF_EXTEND_OPTIONS_DEFAULTS)
 HF_INIT_FUNCTION(hf_result, HF_NO_DEFAULTS)
-HF_INIT_FUNCTION(hf_wait_options, HF_WAIT_DEFAULTS)
-HF_INIT_FUNCTION(hf_permits_options, HF_PERMITS_DEFAULTS)
+HF_INIT_FUNCTION(hf_wait_options, HF_WAIT_OPTIONS_DEFAULTS)
+HF_INIT_FUNCTION(hf_permits_options, HF_PERMITS_OPTIONS_DEFAULTS)
 HF_INIT_FUNCTION(hf_stats, HF_NO_DEFAULTS)
-HF_INIT_FUNCTION(hf_survey_options, HF_SURVEY_DEFAULTS)
+HF_INIT_FUNCTION(hf_survey_options, HF_SURVEY_OPTIONS_DEFAULTS)
 #undef HF_INIT_FUNCTION
 #endif
 #endif

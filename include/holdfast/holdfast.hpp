@@ -119,7 +119,7 @@ inline std::string_view name_of(const T *handle, const char *(*name)(const T *, 
 }
 
 inline hf_lock_options kind_of(hf_kind kind, unsigned flags) {
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     options.kind = kind;
     options.flags = flags;
     return options;
@@ -323,7 +323,7 @@ template <class Start, class Done> op begin(Start start, Done &&done) {
 class mutex {
 public:
     mutex(const client &owner, std::string_view name,
-          const hf_lock_options &options = HF_LOCK_INIT) {
+          const hf_lock_options &options = HF_LOCK_OPTIONS_INIT) {
         hf_lock *made = nullptr;
         detail::check(
             hf_lock_new_with(owner.native_handle(), name.data(), name.size(), &options, &made));
@@ -344,18 +344,18 @@ public:
         handle_.reset(made);
     }
 
-    /* hf_lock_new_all(); the members may be destroyed. A shared_mutex stands for its writer's side;
+    /* hf_lock_new_multi(); the members may be destroyed. A shared_mutex stands for its writer's side;
      * see reader(). */
-    template <class... Others> static mutex all(const mutex &first, const Others &...others) {
-        return all(std::vector<const mutex *>{&first, &static_cast<const mutex &>(others)...});
+    template <class... Others> static mutex multi(const mutex &first, const Others &...others) {
+        return multi(std::vector<const mutex *>{&first, &static_cast<const mutex &>(others)...});
     }
-    static mutex all(const std::vector<const mutex *> &members) {
+    static mutex multi(const std::vector<const mutex *> &members) {
         std::vector<hf_lock *> handles;
         handles.reserve(members.size());
         for (const mutex *member : members)
             handles.push_back(member->native_handle());
         hf_lock *made = nullptr;
-        detail::check(hf_lock_new_all(handles.data(), handles.size(), &made));
+        detail::check(hf_lock_new_multi(handles.data(), handles.size(), &made));
         return mutex(made);
     }
 
@@ -398,7 +398,7 @@ public:
     }
 
     /* With all options. Empty: not acquired in time. */
-    hf_result acquire(const hf_acquire_options &options = HF_ACQUIRE_INIT) {
+    hf_result acquire(const hf_acquire_options &options = HF_ACQUIRE_OPTIONS_INIT) {
         hf_result result = HF_RESULT_INIT;
         detail::check(hf_lock_acquire_with(native_handle(), &options, &result));
         return result;
@@ -493,14 +493,14 @@ public:
     /* done(const hf_result &) runs once, on the dispatch thread. */
     template <class Done> op acquire_start(const hf_acquire_options &options, Done &&done) {
         return detail::begin(
-            [&](hf_callback callback, void *user, hf_op **ret_op) {
+            [&](hf_op_fn callback, void *user, hf_op **ret_op) {
                 return hf_lock_acquire_start(native_handle(), &options, callback, user, ret_op);
             },
             std::forward<Done>(done));
     }
     template <class Done> op release_start(hf_owner owner, Done &&done) {
         return detail::begin(
-            [&](hf_callback callback, void *user, hf_op **ret_op) {
+            [&](hf_op_fn callback, void *user, hf_op **ret_op) {
                 return hf_lock_release_start(native_handle(), owner, callback, user, ret_op);
             },
             std::forward<Done>(done));
@@ -521,7 +521,7 @@ private:
     int acquire_for(std::int64_t wait_ms) {
         if (lease_ms_ == HF_WATCHDOG)
             return hf_lock_acquire_for(native_handle(), wait_ms);
-        hf_acquire_options options = HF_ACQUIRE_INIT;
+        hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
         options.wait_ms = wait_ms;
         options.lease_ms = lease_ms_;
         return hf_lock_acquire_with(native_handle(), &options, nullptr);
@@ -575,7 +575,7 @@ public:
 
     mutex &writer() noexcept { return writer_; }
     mutex &reader() noexcept { return reader_; }
-    operator const mutex &() const noexcept { return writer_; } /* for mutex::all() */
+    operator const mutex &() const noexcept { return writer_; } /* for mutex::multi() */
 
 private:
     mutex writer_, reader_;
@@ -708,7 +708,7 @@ public:
     /* -1 ms: no end */
     std::chrono::milliseconds lease(const hf_permit_id &id) const {
         std::int64_t lease_ms = 0;
-        detail::check(hf_permits_lease_ms(native_handle(), &id, &lease_ms));
+        detail::check(hf_permits_ttl_ms(native_handle(), &id, &lease_ms));
         return std::chrono::milliseconds(lease_ms);
     }
 
@@ -854,24 +854,25 @@ private:
 class listener {
 public:
     listener(const client &owner, std::string_view name,
-             std::function<void(const hf_news &)> handler)
-        : on_news_(std::move(handler)) {
+             std::function<void(const hf_notification &)> handler)
+        : on_notification_(std::move(handler)) {
         hf_listener *made = nullptr;
         detail::check(hf_listen_bytes(owner.native_handle(), name.data(), name.size(), deliver,
-                                      on_news_.user(), &made));
+                                      on_notification_.user(), &made));
         handle_.reset(made);
     }
     /* Breaks of all names: hf_listen_breaks(). */
-    listener(const client &owner, std::function<void(const hf_news &)> handler)
-        : on_news_(std::move(handler)) {
+    listener(const client &owner, std::function<void(const hf_notification &)> handler)
+        : on_notification_(std::move(handler)) {
         hf_listener *made = nullptr;
-        detail::check(hf_listen_breaks(owner.native_handle(), deliver, on_news_.user(), &made));
+        detail::check(
+            hf_listen_breaks(owner.native_handle(), deliver, on_notification_.user(), &made));
         handle_.reset(made);
     }
     listener(listener &&) noexcept = default;
     listener &operator=(listener &&other) noexcept {
         handle_ = std::move(other.handle_);
-        on_news_ = std::move(other.on_news_);
+        on_notification_ = std::move(other.on_notification_);
         return *this;
     }
 
@@ -879,13 +880,13 @@ public:
     native_handle_type native_handle() const noexcept { return handle_.get(); }
 
 private:
-    using callback_type = detail::callback<const hf_news &>;
+    using callback_type = detail::callback<const hf_notification &>;
 
-    static void deliver(hf_listener *, const hf_news *news, void *user) noexcept {
-        callback_type::call(user, *news);
+    static void deliver(hf_listener *, const hf_notification *notification, void *user) noexcept {
+        callback_type::call(user, *notification);
     }
 
-    callback_type on_news_;
+    callback_type on_notification_;
     detail::owned<hf_listener, hf_listener_free> handle_;
 };
 

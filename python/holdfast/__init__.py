@@ -24,8 +24,8 @@ from ._common import (
     BaseClient,
     LossEvent,
     Name,
-    News,
-    NewsKind,
+    Notification,
+    NotificationKind,
     Options,
     acks_of,
     endless,
@@ -75,8 +75,8 @@ __all__ = [
     "LockNotOwnedError",
     "LossEvent",
     "Lost",
-    "News",
-    "NewsKind",
+    "Notification",
+    "NotificationKind",
     "NotSupportedError",
     "Options",
     "PermissionError",
@@ -165,11 +165,11 @@ class Client(BaseClient):
         lock._take(lock._raw.adopt(handle, lease_ms(timeout)))
         return lock
 
-    def listen(self, name: Name, callback: Callable[[News], None] | None = None) -> Listener:
+    def listen(self, name: Name, callback: Callable[[Notification], None] | None = None) -> Listener:
         """Receives the messages that wake waiters of a name. Iterate over it, or give a callback."""
         return Listener(self, name, callback)
 
-    def listen_breaks(self, callback: Callable[[News], None] | None = None) -> Listener:
+    def listen_breaks(self, callback: Callable[[Notification], None] | None = None) -> Listener:
         """The same for breaks of all names."""
         return Listener(self, None, callback)
 
@@ -445,7 +445,7 @@ class Lock(_core.Guard):
         made: dict[str, Any] = json.loads(self._raw.inspect())
         return made
 
-    def facts(self) -> dict[str, str | None]:
+    def server_info(self) -> dict[str, str | None]:
         """What the server of this name says about itself, as for `holdfast doctor`. Use an unused name."""
         return {name: value for name, value, why in self._raw.facts()}
 
@@ -663,33 +663,33 @@ class Latch(_Counter):
 
 
 class Listener:
-    """News of a name: an iterator, unless they go to a callback (on a thread of the client)."""
+    """Notification of a name: an iterator, unless they go to a callback (on a thread of the client)."""
 
-    def __init__(self, client: Client, name: Name | None, callback: Callable[[News], None] | None) -> None:
+    def __init__(self, client: Client, name: Name | None, callback: Callable[[Notification], None] | None) -> None:
         self.client = client
         self.name = name
         self._callback = callback
-        self._queue: queue.SimpleQueue[News | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Notification | None] = queue.SimpleQueue()
         self._raw = _core.Listener(client._core, name)
         client._watched[self._raw.serial] = self
         client._read()
 
-    def _news(self, news: News) -> None:
+    def _notification(self, notification: Notification) -> None:
         if self._callback is not None:
-            self._callback(news)
+            self._callback(notification)
         else:
-            self._queue.put(news)
+            self._queue.put(notification)
 
-    def get(self, timeout: float | None = None) -> News | None:
+    def get(self, timeout: float | None = None) -> Notification | None:
         """The next; None if there was none in time, or the listener is closed."""
         try:
             return self._queue.get(timeout=timeout)
         except queue.Empty:
             return None
 
-    def __iter__(self) -> Iterator[News]:
-        while (news := self._queue.get()) is not None:
-            yield news
+    def __iter__(self) -> Iterator[Notification]:
+        while (notification := self._queue.get()) is not None:
+            yield notification
 
     def close(self) -> None:
         self._raw.close()

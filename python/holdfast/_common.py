@@ -33,7 +33,7 @@ class Options(TypedDict, total=False):
     failover_timeout: float
     watchdog: float
     max_hold: float
-    ping: float
+    ping_interval: float
     fair_wait: float
     restart_guard: float
     report_after: float
@@ -41,7 +41,7 @@ class Options(TypedDict, total=False):
     ack_disk: bool
     ack_timeout: float
     label: str
-    timed_names: int
+    histogram_names: int
     clock_drift_ppm: int
     master: str
     sentinel_user: str
@@ -56,7 +56,7 @@ class Options(TypedDict, total=False):
     tls_server_name: str
     tls_min_version: Literal["1.2", "1.3"]
     tls_insecure: bool
-    sleep_at_once: bool
+    no_busy_poll: bool
     tracking: bool
 
 
@@ -67,7 +67,7 @@ _SECONDS = {"command_timeout": "cmd_timeout_ms"} | {
         "failover_timeout",
         "watchdog",
         "max_hold",
-        "ping",
+        "ping_interval",
         "fair_wait",
         "restart_guard",
         "report_after",
@@ -77,7 +77,7 @@ _SECONDS = {"command_timeout": "cmd_timeout_ms"} | {
 _NO_LEASE = -1
 _NO_END = 2**63 - 1  # what the library says is left without a lease
 _ACKS = {"all": _core.ACKS_ALL, "report": _core.ACKS_REPORT, "off": _core.ACKS_OFF}
-_FLAGS = {"tls_insecure": _core.TLS_INSECURE, "sleep_at_once": _core.SLEEP_AT_ONCE}
+_FLAGS = {"tls_insecure": _core.TLS_INSECURE, "no_busy_poll": _core.NO_BUSY_POLL}
 
 
 def acks_of(acks: int | str | None) -> int:
@@ -183,8 +183,8 @@ def endless(timeout: float | None, no_expiry: bool, lease: int) -> int:
     return _NO_LEASE if no_expiry and timeout is None else lease
 
 
-def seconds_left(left_ms: int) -> float:
-    return math.inf if left_ms == _NO_END else left_ms / 1000
+def seconds_left(remaining_ms: int) -> float:
+    return math.inf if remaining_ms == _NO_END else remaining_ms / 1000
 
 
 # ---- What the library reports ----
@@ -207,8 +207,8 @@ class LossEvent:
     permit_id: str | None = None
 
 
-class NewsKind(enum.Enum):
-    """As hf_news_kind."""
+class NotificationKind(enum.Enum):
+    """As hf_notification_kind."""
 
     LISTENING = 1
     DEAF = 2
@@ -224,10 +224,10 @@ class NewsKind(enum.Enum):
 
 
 @dataclasses.dataclass(frozen=True)
-class News:
+class Notification:
     """A message about a name: a hint, never proof. `name` as it was given."""
 
-    kind: NewsKind
+    kind: NotificationKind
     name: bytes
     number: int
     age: float
@@ -276,10 +276,10 @@ class BaseClient:
         self._core.forked()
 
     def _take_notes(self) -> None:
-        """Log lines, losses and news, wherever this is called: callbacks run here."""
+        """Log lines, losses and notification, wherever this is called: callbacks run here."""
         dropped = self._core.dropped
         if dropped != self._dropped:
-            logger.warning("%d log lines and news were dropped: nobody read them in time", dropped - self._dropped)
+            logger.warning("%d log lines and notification were dropped: nobody read them in time", dropped - self._dropped)
             self._dropped = dropped
         for what, kind, code, serial, owner, number, age, server, servers, text, name in self._core.notes():
             if what == _LOG:
@@ -294,7 +294,7 @@ class BaseClient:
                     event = LossEvent(_EVENT_KINDS[kind], receiver, number / 1000, text, permit)
                     receiver._trouble(owner, event)
                 else:
-                    receiver._news(News(NewsKind(kind), name, number, age / 1000, code, server, servers))
+                    receiver._notification(Notification(NotificationKind(kind), name, number, age / 1000, code, server, servers))
             except Exception:
                 logger.exception("a callback has raised")
 

@@ -51,7 +51,7 @@ static int add_numbers(PyObject *module) {
     return 0 HF_ERRORS(NUMBER) CONSTANT(HF_PLAIN) CONSTANT(HF_FAIR) CONSTANT(HF_READ)
                    CONSTANT(HF_WRITE) CONSTANT(HF_STRING) CONSTANT(HF_NONREENTRANT)
                        CONSTANT(HF_SPIN) CONSTANT(HF_FENCED) CONSTANT(HF_COHORT)
-                           CONSTANT(HF_TLS_INSECURE) CONSTANT(HF_SLEEP_AT_ONCE)
+                           CONSTANT(HF_TLS_INSECURE) CONSTANT(HF_NO_BUSY_POLL)
                                CONSTANT(HF_NO_TRACKING) CONSTANT(HF_ACKS_ALL)
                                    CONSTANT(HF_ACKS_REPORT) CONSTANT(HF_ACKS_OFF)
                                        CONSTANT(HF_EXTEND_RAISE) CONSTANT(HF_EXTEND_SET)

@@ -39,12 +39,12 @@ typedef struct State {
     unsigned long main_thread;
 } State;
 
-/* Something for Python to fetch: a line of the log, trouble with a hold, or news of a name. */
-typedef enum NoteWhat { NOTE_LOG, NOTE_EVENT, NOTE_NEWS } NoteWhat;
+/* Something for Python to fetch: a line of the log, trouble with a hold, or notification of a name. */
+typedef enum NoteWhat { NOTE_LOG, NOTE_EVENT, NOTE_NOTIFICATION } NoteWhat;
 typedef struct Note {
     struct Note *next;
     NoteWhat what;
-    int kind; /* hf_log_level, hf_event_kind or hf_news_kind */
+    int kind; /* hf_log_level, hf_event_kind or hf_notification_kind */
     int code;
     uint64_t serial; /* of the object */
     uint64_t owner;
@@ -124,7 +124,7 @@ struct Op {
     int64_t amount; /* semaphore, permits: how many it takes */
     union {
         hf_lock_info *info;
-        hf_facts *facts;
+        hf_server_info *facts;
         hf_fleet *fleet;
         hf_permit_id *ids;
     } out;
@@ -136,7 +136,7 @@ PyObject *hfpy_fail_last(Client *client, int code, PyObject *name);
 int hfpy_bytes_of(PyObject *name, PyObject **ret_bytes);
 int hfpy_set_options(hf_options *options, PyObject *dict);
 PyObject *hfpy_stats(const hf_stats *stats);
-PyObject *hfpy_facts(const hf_facts *facts);
+PyObject *hfpy_facts(const hf_server_info *facts);
 
 /* _core_client.c */
 extern PyType_Spec hfpy_client_spec;
@@ -148,7 +148,7 @@ void hfpy_client_put(Client *self, NoteWhat what, int kind, const char *text, co
 /* _core_op.c */
 extern PyType_Spec hfpy_op_spec;
 PyObject *hfpy_call(Client *client, Object *on, const Verb *verb, PyObject *args);
-hf_callback hfpy_callback(const Op *op);
+hf_op_fn hfpy_callback(const Op *op);
 PyObject *hfpy_wait(Op *op);
 void hfpy_op_fetched(Op *self);
 PyObject *hfpy_answer_none(Op *op);

@@ -1,6 +1,6 @@
 /*
  * _core.Client: the library's client, opened anew in a child process, and what its threads have to
- * say: completions, log lines, losses, news. They are linked into lists here without the GIL.
+ * say: completions, log lines, losses, notification. They are linked into lists here without the GIL.
  *
  * `handle` is read and written with the GIL held. The lists belong to the mutex.
  */
@@ -352,7 +352,7 @@ static PyObject *client_ping(Client *self, PyObject *args) {
 
 /* survey(pattern: bytes | None, limit_ms, wanted) -> JSON */
 static int start_survey(Op *op, PyObject *args) {
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     const char *pattern;
     long long limit_ms;
     unsigned wanted;

@@ -115,7 +115,7 @@ static int put_number(PyObject *dict, const char *name, uint64_t number) {
     return put(dict, name, PyLong_FromUnsignedLongLong(number));
 }
 
-static PyObject *times_of(const hf_times *times) {
+static PyObject *times_of(const hf_histogram *times) {
     PyObject *buckets = PyList_New(0);
     for (size_t i = 0; buckets != NULL && i < sizeof times->buckets / sizeof *times->buckets; i++) {
         PyObject *number = PyLong_FromUnsignedLongLong(times->buckets[i]);
@@ -136,7 +136,7 @@ static PyObject *times_of(const hf_times *times) {
 static int put_uint64_t(PyObject *dict, const char *name, const uint64_t *number) {
     return put_number(dict, name, *number);
 }
-static int put_hf_times(PyObject *dict, const char *name, const hf_times *times) {
+static int put_hf_histogram(PyObject *dict, const char *name, const hf_histogram *times) {
     return put(dict, name, times_of(times));
 }
 
@@ -151,11 +151,11 @@ PyObject *hfpy_stats(const hf_stats *stats) {
 }
 
 /* [(name, value or None, why or None)] */
-PyObject *hfpy_facts(const hf_facts *facts) {
+PyObject *hfpy_facts(const hf_server_info *facts) {
     PyObject *list = PyList_New(0);
     for (size_t i = 0; list != NULL && i < facts->facts_len; i++) {
-        const hf_fact *fact = facts->facts[i];
-        PyObject *row = Py_BuildValue("zzz", fact->name, fact->value, fact->why);
+        const hf_server_info_field *fact = facts->facts[i];
+        PyObject *row = Py_BuildValue("zzz", fact->name, fact->value, fact->reason);
         if (row == NULL || PyList_Append(list, row) != 0)
             Py_CLEAR(list);
         DROP(row);

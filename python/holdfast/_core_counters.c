@@ -66,7 +66,7 @@ static Object *counter_new(PyTypeObject *type, PyObject *args, int (*make)(Objec
 /* acquire(permits, wait_ms) -> bool */
 static int start_semaphore_acquire(Op *op, PyObject *args) {
     long long permits, wait_ms;
-    hf_wait_options options = HF_WAIT_INIT;
+    hf_wait_options options = HF_WAIT_OPTIONS_INIT;
     if (!PyArg_ParseTuple(args, "LL", &permits, &wait_ms))
         return RAISED;
     options.wait_ms = wait_ms;
@@ -128,7 +128,7 @@ static int parse_id(PyObject *text, hf_permit_id *ret_id) {
 /* acquire(count, wait_ms, lease_ms) -> [id], or None if the wait was over */
 static int start_permits_acquire(Op *op, PyObject *args) {
     long long count, wait_ms, lease_ms;
-    hf_permits_options options = HF_PERMITS_INIT;
+    hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
     if (!PyArg_ParseTuple(args, "LLL", &count, &wait_ms, &lease_ms))
         return RAISED;
     if (count < 1 || count > 1000) {
@@ -189,7 +189,7 @@ static int start_permits_lease_ms(Op *op, PyObject *args) {
     hf_permit_id id;
     if (!PyArg_ParseTuple(args, "O", &text) || parse_id(text, &id) != HF_OK)
         return RAISED;
-    return hf_permits_lease_ms_start(op->on->handle.permits, &id, hfpy_callback(op), op, &op->op);
+    return hf_permits_ttl_ms_start(op->on->handle.permits, &id, hfpy_callback(op), op, &op->op);
 }
 VERB(permits, lease_ms, start_permits_lease_ms, hfpy_answer_int, NULL, NULL, false)
 
@@ -253,7 +253,7 @@ static PyMethodDef permits_methods[] = {
 /* await_(wait_ms) -> bool */
 static int start_latch_await(Op *op, PyObject *args) {
     long long wait_ms;
-    hf_wait_options options = HF_WAIT_INIT;
+    hf_wait_options options = HF_WAIT_OPTIONS_INIT;
     if (!PyArg_ParseTuple(args, "L", &wait_ms))
         return RAISED;
     options.wait_ms = wait_ms;

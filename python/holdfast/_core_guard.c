@@ -179,7 +179,7 @@ static int acquire_by_hook(Guard *self, const hf_acquire_options *options) {
 
 /* HF_OK, HF_EBUSY, HF_ETIMEDOUT, or RAISED. */
 static int acquire(Guard *self, int64_t wait_ms, const char *token) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     Hold *hold = hold_of_or_new(self);
     if (hold == NULL || hfpy_object_ready(self->lock) != HF_OK)
         return RAISED;

@@ -39,7 +39,7 @@ static int make_all(Object *self) {
         members[i] = member->handle.lock;
     }
     if (err == HF_OK)
-        err = hf_lock_new_all(members, len, &self->handle.lock);
+        err = hf_lock_new_multi(members, len, &self->handle.lock);
     free(members);
     return err;
 }
@@ -137,7 +137,7 @@ static int start_acquire(Op *op, PyObject *args) {
     unsigned long long owner;
     long long wait_ms, lease_ms;
     PyObject *token; /* bytes, or None */
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     if (!PyArg_ParseTuple(args, "KLLiO", &owner, &wait_ms, &lease_ms, &options.acks, &token))
         return RAISED;
     if (token != Py_None && (options.string_token = PyBytes_AsString(token)) == NULL)
@@ -196,7 +196,7 @@ static int start_extend(Op *op, PyObject *args) {
     unsigned long long owner;
     long long lease_ms;
     int mode;
-    hf_extend_options options = HF_EXTEND_INIT;
+    hf_extend_options options = HF_EXTEND_OPTIONS_INIT;
     if (!PyArg_ParseTuple(args, "KLi", &owner, &lease_ms, &mode))
         return RAISED;
     options.owner = owner;
@@ -230,13 +230,14 @@ VERB(lock, inspect, start_inspect, answer_inspect, NULL, free_inspect, false)
 static int start_facts(Op *op, PyObject *args) {
     if (!PyArg_ParseTuple(args, ""))
         return RAISED;
-    return hf_lock_facts_start(op->on->handle.lock, &op->out.facts, hfpy_callback(op), op, &op->op);
+    return hf_lock_server_info_start(op->on->handle.lock, &op->out.facts, hfpy_callback(op), op,
+                                     &op->op);
 }
 static PyObject *answer_facts(Op *op) {
     return hfpy_facts(op->out.facts);
 }
 static void free_facts(Op *op) {
-    hf_facts_free(op->out.facts);
+    hf_server_info_free(op->out.facts);
 }
 VERB(lock, facts, start_facts, answer_facts, NULL, free_facts, false)
 

@@ -29,7 +29,7 @@ Object *hfpy_object_new(PyTypeObject *type, PyObject *client, PyObject *name) {
     self->client = (Client *)client;
     self->name = bytes;
     self->serial = atomic_fetch_add(&serials, 1);
-    self->options = (hf_lock_options)HF_LOCK_INIT;
+    self->options = (hf_lock_options)HF_LOCK_OPTIONS_INIT;
     return self;
 }
 
@@ -99,24 +99,27 @@ PyGetSetDef hfpy_object_getset[] = {
 
 /* ---- Listeners ---- */
 
-static void on_news(hf_listener *listener, const hf_news *news, void *user) {
+static void on_notification(hf_listener *listener, const hf_notification *notification,
+                            void *user) {
     (void)listener;
     Object *self = user;
-    Note rest = {.code = news->code,
+    Note rest = {.code = notification->code,
                  .serial = self->serial,
-                 .number = news->number,
-                 .age_ms = news->age_ms,
-                 .server = news->server,
-                 .servers = news->servers};
-    hfpy_client_put(self->client, NOTE_NEWS, (int)news->kind, "", news->name, news->name_len,
-                    &rest);
+                 .number = notification->number,
+                 .age_ms = notification->age_ms,
+                 .server = notification->server,
+                 .servers = notification->servers};
+    hfpy_client_put(self->client, NOTE_NOTIFICATION, (int)notification->kind, "",
+                    notification->name, notification->name_len, &rest);
 }
 
 static int make_listener(Object *self) {
     if (self->name == NULL)
-        return hf_listen_breaks(self->client->handle, on_news, self, &self->handle.listener);
+        return hf_listen_breaks(self->client->handle, on_notification, self,
+                                &self->handle.listener);
     return hf_listen_bytes(self->client->handle, PyBytes_AsString(self->name),
-                           (size_t)PyBytes_Size(self->name), on_news, self, &self->handle.listener);
+                           (size_t)PyBytes_Size(self->name), on_notification, self,
+                           &self->handle.listener);
 }
 
 static void destroy_listener(Handle handle) {

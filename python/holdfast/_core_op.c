@@ -49,7 +49,7 @@ static void on_done(hf_op *handle, const hf_result *result, void *user) {
 }
 
 /* What a verb passes to its `_start`. */
-hf_callback hfpy_callback(const Op *op) {
+hf_op_fn hfpy_callback(const Op *op) {
     return op->client->manual ? on_done : NULL;
 }
 

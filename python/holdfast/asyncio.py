@@ -20,7 +20,7 @@ from ._common import (
     BaseClient,
     LossEvent,
     Name,
-    News,
+    Notification,
     Options,
     acks_of,
     endless,
@@ -107,12 +107,12 @@ class Client(BaseClient):
         lock._holds[lock._key()] = _Hold(lock._raw, owner)
         return lock
 
-    def listen(self, name: Name, callback: Callable[[News], None] | None = None) -> Listener:
-        """Receives the messages that wake waiters of a name: `async for news in client.listen(name)`, or a
+    def listen(self, name: Name, callback: Callable[[Notification], None] | None = None) -> Listener:
+        """Receives the messages that wake waiters of a name: `async for notification in client.listen(name)`, or a
         callback, in the loop."""
         return Listener(self, name, callback)
 
-    def listen_breaks(self, callback: Callable[[News], None] | None = None) -> Listener:
+    def listen_breaks(self, callback: Callable[[Notification], None] | None = None) -> Listener:
         """The same for breaks of all names."""
         return Listener(self, None, callback)
 
@@ -434,7 +434,7 @@ class Lock:
         made: dict[str, Any] = json.loads(await self.client._ask(self._raw.inspect))
         return made
 
-    async def facts(self) -> dict[str, str | None]:
+    async def server_info(self) -> dict[str, str | None]:
         """What the server of this name says about itself, as for `holdfast doctor`. Use an unused name."""
         return {name: value for name, value, why in await self.client._ask(self._raw.facts)}
 
@@ -759,32 +759,32 @@ class Latch(_Counter):
 
 
 class Listener:
-    """News of a name: an asynchronous iterator, unless they go to a callback. `with` closes it."""
+    """Notification of a name: an asynchronous iterator, unless they go to a callback. `with` closes it."""
 
     def __init__(
-        self, client: Client, name: Name | None, callback: Callable[[News], None] | None = None
+        self, client: Client, name: Name | None, callback: Callable[[Notification], None] | None = None
     ) -> None:
         self.client = client
         self.name = name
         self._callback = callback
         client._attach()
-        self._queue: asyncio.Queue[News | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[Notification | None] = asyncio.Queue()
         self._raw = _core.Listener(client._core, name)
         client._watched[self._raw.serial] = self
 
-    def _news(self, news: News) -> None:
+    def _notification(self, notification: Notification) -> None:
         if self._callback is not None:
-            self._callback(news)
+            self._callback(notification)
         else:
-            self._queue.put_nowait(news)
+            self._queue.put_nowait(notification)
 
-    async def get(self) -> News | None:
+    async def get(self) -> Notification | None:
         """The next; None: the listener is closed."""
         return await self._queue.get()
 
-    async def __aiter__(self) -> AsyncIterator[News]:
-        while (news := await self._queue.get()) is not None:
-            yield news
+    async def __aiter__(self) -> AsyncIterator[Notification]:
+        while (notification := await self._queue.get()) is not None:
+            yield notification
 
     def close(self) -> None:
         self._raw.close()

@@ -20,11 +20,11 @@ static const struct hfi_handle_type type = {.needs = "a multi-lock needs at leas
 
 struct members {
     size_t len;
-    struct hfi_part of[HF_MEMBERS_MAX];
+    struct hfi_part of[HF_MULTI_MAX];
 };
 
 static bool add(struct members *members, const struct hfi_part *part) {
-    if (members->len == HF_MEMBERS_MAX)
+    if (members->len == HF_MULTI_MAX)
         return false;
     members->of[members->len++] = *part;
     return true;
@@ -189,7 +189,7 @@ static int make(hf_client *client, const struct members *members, struct hfi_han
     return HF_OK;
 }
 
-int hf_lock_new_all(hf_lock *const *locks, size_t len, hf_lock **ret_lock) {
+int hf_lock_new_multi(hf_lock *const *locks, size_t len, hf_lock **ret_lock) {
     struct members members = {.len = 0};
     struct hfi_handle *handle;
     struct hfi_entry entry;

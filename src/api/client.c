@@ -156,22 +156,22 @@ static int make_engine(hf_client *client, const struct hfi_url *url, const hf_op
         .cmd_timeout_ms = options->cmd_timeout_ms,
         .connect_timeout_ms = options->connect_timeout_ms,
         .failover_timeout_ms = options->failover_timeout_ms,
-        .ping_ms = options->ping_ms,
+        .ping_interval_ms = options->ping_interval_ms,
         .tracks = (options->flags & HF_NO_TRACKING) == 0,
-        .sleeps_at_once = (options->flags & HF_SLEEP_AT_ONCE) != 0,
+        .sleeps_at_once = (options->flags & HF_NO_BUSY_POLL) != 0,
         .ack_timeout_ms = options->ack_timeout_ms,
         .ack_disk = options->ack_disk != 0,
         .sentinel_confirm = options->sentinel_confirm != 0,
         .watchdog_ms = options->watchdog_ms,
         .clock_drift_ppm = options->clock_drift_ppm,
         .fair_wait_ms = options->fair_wait_ms,
-        .map = options->map,
-        .map_user = options->map_user,
+        .address_map = options->address_map,
+        .address_map_user = options->address_map_user,
         .commands = &counters->commands,
         .reconnects = &counters->reconnects,
-        .unknowns = &counters->unknowns,
+        .in_doubt = &counters->in_doubt,
         .notify_failures = &counters->notify_failures,
-        .switches = &counters->switches,
+        .failovers = &counters->failovers,
         .redirects = &counters->redirects,
         .ack_failures = &counters->ack_failures,
         .track_events = &counters->track_events,
@@ -285,7 +285,7 @@ static int open_client(hf_client *client, const char *text, hf_options *options,
             hfi_trusted_ms(options->watchdog_ms, options->clock_drift_ppm);
         client->core.max_hold_ms = options->max_hold_ms;
         client->core.report_after_ms = options->report_after_ms;
-        client->stats_table.limit = (size_t)options->timed_names;
+        client->stats_table.limit = (size_t)options->histogram_names;
         err = hfi_core_init(&client->core);
     }
     if (err == HF_OK)
@@ -361,7 +361,7 @@ int hf_ping(hf_client *client) {
     return hfi_run_sync(client, &args, NULL);
 }
 
-int hf_ping_start(hf_client *client, hf_callback callback, void *user, hf_op **ret_op) {
+int hf_ping_start(hf_client *client, hf_op_fn callback, void *user, hf_op **ret_op) {
     struct hfi_op_args args = ping_args();
     args.callback = callback;
     args.user = user;

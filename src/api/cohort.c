@@ -16,7 +16,7 @@ static const struct hfi_handle_type type = {.needs = "a lock needs a client and 
                                             .run_callback = hfi_lock_run_callback};
 
 bool hfi_wants_cohort(const hf_lock_options *options) {
-    hf_lock_options own = HF_LOCK_INIT;
+    hf_lock_options own = HF_LOCK_OPTIONS_INIT;
     hf_error error;
     return hfi_versioned_read(&hfi_versioned_lock_options, options, &own, &error) == HF_OK &&
            (own.flags & HF_COHORT) != 0;
@@ -79,7 +79,7 @@ static int make(hf_client *client, const struct hfi_part *part, const hf_lock_op
 
 int hfi_cohort_handle_new(hf_client *client, const void *name, size_t name_len,
                           const hf_lock_options *options, struct hfi_handle **ret_handle) {
-    hf_lock_options own = HF_LOCK_INIT;
+    hf_lock_options own = HF_LOCK_OPTIONS_INIT;
     hf_error error;
     struct hfi_entry entry;
     if (client == NULL || name == NULL || name_len == 0)

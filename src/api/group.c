@@ -16,7 +16,7 @@ static const struct hfi_handle_type type = {.needs = "a group lock needs a clien
                                             .run_callback = hfi_lock_run_callback};
 
 static bool are_values(const hf_bytes *values, size_t len) {
-    if (values == NULL || len == 0 || len > HF_VALUES_MAX)
+    if (values == NULL || len == 0 || len > HF_GROUP_VALUES_MAX)
         return false;
     for (size_t i = 0; i < len; i++)
         if (values[i].bytes == NULL && values[i].len > 0)

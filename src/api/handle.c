@@ -45,7 +45,7 @@ static int check_spin(const hf_lock_options *options, hf_error *error) {
 static int make(hf_client *client, const struct hfi_handle_type *type, const void *name,
                 size_t name_len, const hf_lock_options *given, struct hfi_handle **ret_handle,
                 hf_error *error) {
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     int err = hfi_versioned_read(&hfi_versioned_lock_options, given, &options, error);
     if (err == HF_OK)
         err = check_spin(&options, error);
@@ -147,7 +147,7 @@ int hfi_check_wait(int64_t wait_ms) {
 int hfi_wait_args(struct hfi_handle *handle, const struct hfi_verb *verb,
                   const hf_wait_options *given, struct hfi_op_args *args) {
     hf_error error;
-    hf_wait_options options = HF_WAIT_INIT;
+    hf_wait_options options = HF_WAIT_OPTIONS_INIT;
     int err = hfi_remember(hfi_versioned_read(&hfi_versioned_wait_options, given, &options, &error),
                            &error);
     if (err == HF_OK)
@@ -187,7 +187,7 @@ int hfi_run(struct hfi_handle *handle, int err, struct hfi_op_args *args) {
     return err != HF_OK ? err : hfi_run_sync(handle->client, args, NULL);
 }
 
-int hfi_start(struct hfi_handle *handle, int err, struct hfi_op_args *args, hf_callback callback,
+int hfi_start(struct hfi_handle *handle, int err, struct hfi_op_args *args, hf_op_fn callback,
               void *user, hf_op **ret_op) {
     if (err != HF_OK)
         return err;

@@ -97,7 +97,7 @@ int hfi_run_done(struct hfi_handle *handle, int err, struct hfi_op_args *args, b
 int hfi_run(struct hfi_handle *handle, int err, struct hfi_op_args *args);
 
 /* Starts it. */
-int hfi_start(struct hfi_handle *handle, int err, struct hfi_op_args *args, hf_callback callback,
+int hfi_start(struct hfi_handle *handle, int err, struct hfi_op_args *args, hf_op_fn callback,
               void *user, hf_op **ret_op);
 
 /* ---- cohort.c ---- */

@@ -80,7 +80,7 @@ int hf_latch_await_with(hf_latch *latch, const hf_wait_options *options) {
 }
 
 int hf_latch_await_for(hf_latch *latch, int64_t wait_ms) {
-    hf_wait_options options = HF_WAIT_INIT;
+    hf_wait_options options = HF_WAIT_OPTIONS_INIT;
     options.wait_ms = wait_ms;
     return hf_latch_await_with(latch, &options);
 }
@@ -103,33 +103,33 @@ int hf_latch_delete(hf_latch *latch, bool *ret_deleted) {
 
 /* ---- Asynchronous ---- */
 
-int hf_latch_try_set_start(hf_latch *latch, int64_t count, hf_callback callback, void *user,
+int hf_latch_try_set_start(hf_latch *latch, int64_t count, hf_op_fn callback, void *user,
                            hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(latch), set_args(latch, count, &args), &args, callback, user,
                      ret_op);
 }
 
-int hf_latch_count_down_start(hf_latch *latch, hf_callback callback, void *user, hf_op **ret_op) {
+int hf_latch_count_down_start(hf_latch *latch, hf_op_fn callback, void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(latch), object_op_args(latch, HFI_OBJECT_COUNT_DOWN, &args), &args,
                      callback, user, ret_op);
 }
 
-int hf_latch_await_start(hf_latch *latch, const hf_wait_options *options, hf_callback callback,
+int hf_latch_await_start(hf_latch *latch, const hf_wait_options *options, hf_op_fn callback,
                          void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(latch), await_args(latch, options, &args), &args, callback, user,
                      ret_op);
 }
 
-int hf_latch_count_start(hf_latch *latch, hf_callback callback, void *user, hf_op **ret_op) {
+int hf_latch_count_start(hf_latch *latch, hf_op_fn callback, void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(latch), object_op_args(latch, HFI_OBJECT_AVAILABLE, &args), &args,
                      callback, user, ret_op);
 }
 
-int hf_latch_delete_start(hf_latch *latch, hf_callback callback, void *user, hf_op **ret_op) {
+int hf_latch_delete_start(hf_latch *latch, hf_op_fn callback, void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(latch), object_op_args(latch, HFI_OBJECT_DELETE, &args), &args,
                      callback, user, ret_op);

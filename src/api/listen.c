@@ -3,7 +3,7 @@
  * them.
  *
  * Events come on any thread, with an engine mutex locked, and are only stored, in a ring that grows
- * up to HF_NEWS_MAX. Beyond that, or without memory, they are counted as missed. From then on none
+ * up to HF_NOTIFY_MAX. Beyond that, or without memory, they are counted as missed. From then on none
  * is stored until the stored ones and the number missed have been delivered, so the order is right.
  * The subscription state of a server must not be missed: it is then delivered once more. The
  * listener's notice is queued on the dispatcher, once, while there is anything to deliver. Each run
@@ -27,7 +27,7 @@
 #define RING_FIRST 8
 
 struct kept {
-    hf_news_kind kind;
+    hf_notification_kind kind;
     int code;
     int64_t number, received_ms;
     size_t server;
@@ -38,7 +38,7 @@ struct kept {
 struct hf_listener {
     atomic_int refs;
     hf_client *client; /* referenced */
-    hf_news_fn callback;
+    hf_notification_fn callback;
     void *user;
     struct hfi_name_subscriber subscriber;
     size_t servers; /* how many report separately */
@@ -92,7 +92,7 @@ static bool has_room_locked(hf_listener *listener) {
         return true;
     size_t cap = listener->cap > 0 ? 2 * listener->cap : RING_FIRST;
     struct kept *ring = NULL;
-    if (cap <= HF_NEWS_MAX)
+    if (cap <= HF_NOTIFY_MAX)
         ring = hfi_alloc(&listener->client->mem, cap * sizeof *ring);
     if (ring == NULL)
         return false;
@@ -125,7 +125,7 @@ static void keep_locked(hf_listener *listener, const struct hfi_name_event *name
                         .number = name_event->number,
                         .received_ms = hfi_now_ms(),
                         .server = name_event->server};
-    bool is_state = kept.kind == HF_NEWS_LISTENING || kept.kind == HF_NEWS_DEAF;
+    bool is_state = kept.kind == HF_NOTIFY_SUBSCRIBED || kept.kind == HF_NOTIFY_INTERRUPTED;
     bool fits = listener->missed == 0 && has_room_locked(listener) &&
                 copy_name(listener, name_event, &kept);
     if (fits)
@@ -163,7 +163,7 @@ static bool take_locked(hf_listener *listener, struct kept *ret) {
     }
     if (listener->missed > 0) {
         *ret = (struct kept){
-            .kind = HF_NEWS_MISSED, .number = listener->missed, .received_ms = hfi_now_ms()};
+            .kind = HF_NOTIFY_MISSED, .number = listener->missed, .received_ms = hfi_now_ms()};
         listener->missed = 0;
         return true;
     }
@@ -208,7 +208,7 @@ static void go_on(hf_listener *listener) {
 }
 
 static void call_back(hf_listener *listener, const struct kept *kept) {
-    const hf_news news = {
+    const hf_notification notification = {
         .kind = kept->kind,
         .code = kept->code,
         .number = kept->number,
@@ -218,7 +218,7 @@ static void call_back(hf_listener *listener, const struct kept *kept) {
         .server = kept->server,
         .servers = listener->servers,
     };
-    listener->callback(listener, &news, listener->user);
+    listener->callback(listener, &notification, listener->user);
 }
 
 static void run(struct hfi_notice *notice) {
@@ -259,7 +259,7 @@ void hfi_listeners_end(hf_client *client) {
 }
 
 static hf_listener *new_listener(hf_client *client, const void *name, size_t name_len,
-                                 hf_news_fn callback, void *user) {
+                                 hf_notification_fn callback, void *user) {
     hf_listener *listener = hfi_zalloc(&client->mem, sizeof *listener + name_len + 1);
     if (listener == NULL)
         return NULL;
@@ -300,8 +300,9 @@ static void never_was(hf_listener *listener) {
     unref(listener);
 }
 
-static int listen_to(hf_client *client, const void *name, size_t name_len, hf_news_fn callback,
-                     void *user, hf_listener **ret_listener, hf_error *error) {
+static int listen_to(hf_client *client, const void *name, size_t name_len,
+                     hf_notification_fn callback, void *user, hf_listener **ret_listener,
+                     hf_error *error) {
     struct hfi_engine *engine = client->core.engine;
     if (engine->ops->observe->subscribe == NULL)
         return hfi_fail(error, HF_ENOTSUP, "this kind of server does not support listening");
@@ -327,8 +328,8 @@ static int listen_to(hf_client *client, const void *name, size_t name_len, hf_ne
 }
 
 /* A name_len of 0: breaks of all names. */
-static int listen_entered(hf_client *client, const void *name, size_t name_len, hf_news_fn callback,
-                          void *user, hf_listener **ret_listener) {
+static int listen_entered(hf_client *client, const void *name, size_t name_len,
+                          hf_notification_fn callback, void *user, hf_listener **ret_listener) {
     hf_error error;
     struct hfi_entry entry;
     int err = hfi_enter(client, &entry);
@@ -340,21 +341,21 @@ static int listen_entered(hf_client *client, const void *name, size_t name_len, 
     return hfi_remember(err, &error);
 }
 
-int hf_listen_bytes(hf_client *client, const void *name, size_t name_len, hf_news_fn callback,
-                    void *user, hf_listener **ret_listener) {
+int hf_listen_bytes(hf_client *client, const void *name, size_t name_len,
+                    hf_notification_fn callback, void *user, hf_listener **ret_listener) {
     if (client == NULL || name == NULL || name_len == 0 || callback == NULL || ret_listener == NULL)
         return hfi_invalid("hf_listen() needs a client, a name, a callback and a pointer for the "
                            "listener");
     return listen_entered(client, name, name_len, callback, user, ret_listener);
 }
 
-int hf_listen(hf_client *client, const char *name, hf_news_fn callback, void *user,
+int hf_listen(hf_client *client, const char *name, hf_notification_fn callback, void *user,
               hf_listener **ret_listener) {
     return hf_listen_bytes(client, name, name != NULL ? strlen(name) : 0, callback, user,
                            ret_listener);
 }
 
-int hf_listen_breaks(hf_client *client, hf_news_fn callback, void *user,
+int hf_listen_breaks(hf_client *client, hf_notification_fn callback, void *user,
                      hf_listener **ret_listener) {
     if (client == NULL || callback == NULL || ret_listener == NULL)
         return hfi_invalid(

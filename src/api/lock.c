@@ -126,7 +126,7 @@ static int text_args(hf_lock *lock, const char *token, struct hfi_op_args *args)
 
 static int acquire_args(hf_lock *lock, const hf_acquire_options *given, bool async,
                         struct hfi_op_args *args) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     int err = read_options(given, &options);
     if (err != HF_OK)
         return err;
@@ -162,7 +162,7 @@ static int extend_args(hf_lock *lock, hf_owner owner, int64_t lease_ms, struct h
 
 static int extend_with_args(hf_lock *lock, const hf_extend_options *given, bool async,
                             struct hfi_op_args *args) {
-    hf_extend_options options = HF_EXTEND_INIT;
+    hf_extend_options options = HF_EXTEND_OPTIONS_INIT;
     hf_error error;
     if (given == NULL)
         return hfi_invalid("an extension needs a lease of 1 ms to ten years");
@@ -239,7 +239,7 @@ static int break_args(hf_lock *lock, struct hfi_op_args *args) {
     return err;
 }
 
-static int facts_args(hf_lock *lock, hf_facts **ret_facts, struct hfi_op_args *args) {
+static int facts_args(hf_lock *lock, hf_server_info **ret_facts, struct hfi_op_args *args) {
     if (ret_facts == NULL)
         return hfi_invalid("the pointer for the answer is NULL");
     int err = lock_args(lock, &hfi_verb_facts, 0, args);
@@ -268,7 +268,7 @@ int hf_lock_acquire_with(hf_lock *lock, const hf_acquire_options *options, hf_re
 }
 
 int hf_lock_acquire_for(hf_lock *lock, int64_t wait_ms) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.wait_ms = wait_ms;
     return acquire(lock, &options, NULL);
 }
@@ -367,12 +367,12 @@ int hf_lock_inspect(hf_lock *lock, hf_lock_info **ret_info) {
     return hfi_run(handle_of(lock), inspect_args(lock, ret_info, &args), &args);
 }
 
-int hf_lock_facts(hf_lock *lock, hf_facts **ret_facts) {
+int hf_lock_server_info(hf_lock *lock, hf_server_info **ret_facts) {
     struct hfi_op_args args;
     return hfi_run(handle_of(lock), facts_args(lock, ret_facts, &args), &args);
 }
 
-void hf_facts_free(hf_facts *facts) {
+void hf_server_info_free(hf_server_info *facts) {
     hfi_facts_free(facts);
 }
 
@@ -494,7 +494,7 @@ int hf_lock_forget(hf_lock *lock) {
 
 /* ---- Asynchronous ---- */
 
-int hf_lock_acquire_start(hf_lock *lock, const hf_acquire_options *options, hf_callback callback,
+int hf_lock_acquire_start(hf_lock *lock, const hf_acquire_options *options, hf_op_fn callback,
                           void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     int err = acquire_args(lock, options, true, &args);
@@ -505,7 +505,7 @@ int hf_lock_acquire_start(hf_lock *lock, const hf_acquire_options *options, hf_c
     return err;
 }
 
-int hf_lock_release_start(hf_lock *lock, hf_owner owner, hf_callback callback, void *user,
+int hf_lock_release_start(hf_lock *lock, hf_owner owner, hf_op_fn callback, void *user,
                           hf_op **ret_op) {
     struct hfi_op_args args;
     int err = check_named(owner);
@@ -514,7 +514,7 @@ int hf_lock_release_start(hf_lock *lock, hf_owner owner, hf_callback callback, v
     return hfi_start(handle_of(lock), err, &args, callback, user, ret_op);
 }
 
-int hf_lock_extend_start(hf_lock *lock, hf_owner owner, int64_t lease_ms, hf_callback callback,
+int hf_lock_extend_start(hf_lock *lock, hf_owner owner, int64_t lease_ms, hf_op_fn callback,
                          void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     int err = check_named(owner);
@@ -523,14 +523,14 @@ int hf_lock_extend_start(hf_lock *lock, hf_owner owner, int64_t lease_ms, hf_cal
     return hfi_start(handle_of(lock), err, &args, callback, user, ret_op);
 }
 
-int hf_lock_extend_with_start(hf_lock *lock, const hf_extend_options *options, hf_callback callback,
+int hf_lock_extend_with_start(hf_lock *lock, const hf_extend_options *options, hf_op_fn callback,
                               void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(lock), extend_with_args(lock, options, true, &args), &args, callback,
                      user, ret_op);
 }
 
-int hf_lock_adopt_start(hf_lock *lock, const char *handle, int64_t lease_ms, hf_callback callback,
+int hf_lock_adopt_start(hf_lock *lock, const char *handle, int64_t lease_ms, hf_op_fn callback,
                         void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     int err = adopt_args(lock, handle, lease_ms, &args);
@@ -541,20 +541,20 @@ int hf_lock_adopt_start(hf_lock *lock, const char *handle, int64_t lease_ms, hf_
     return err;
 }
 
-int hf_lock_break_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op) {
+int hf_lock_break_start(hf_lock *lock, hf_op_fn callback, void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(lock), break_args(lock, &args), &args, callback, user, ret_op);
 }
 
-int hf_lock_is_locked_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op) {
+int hf_lock_is_locked_start(hf_lock *lock, hf_op_fn callback, void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(lock), ask_args(lock, 0, HFI_QUERY_LOCKED, &args), &args, callback,
                      user, ret_op);
 }
 
 /* How many times the owner holds it, or only whether it does. */
-static int count_start(hf_lock *lock, hf_owner owner, bool yes_or_no, hf_callback callback,
-                       void *user, hf_op **ret_op) {
+static int count_start(hf_lock *lock, hf_owner owner, bool yes_or_no, hf_op_fn callback, void *user,
+                       hf_op **ret_op) {
     struct hfi_op_args args;
     int err = check_named(owner);
     if (err == HF_OK)
@@ -563,31 +563,31 @@ static int count_start(hf_lock *lock, hf_owner owner, bool yes_or_no, hf_callbac
     return hfi_start(handle_of(lock), err, &args, callback, user, ret_op);
 }
 
-int hf_lock_is_mine_start(hf_lock *lock, hf_owner owner, hf_callback callback, void *user,
+int hf_lock_is_mine_start(hf_lock *lock, hf_owner owner, hf_op_fn callback, void *user,
                           hf_op **ret_op) {
     return count_start(lock, owner, true, callback, user, ret_op);
 }
 
-int hf_lock_hold_count_start(hf_lock *lock, hf_owner owner, hf_callback callback, void *user,
+int hf_lock_hold_count_start(hf_lock *lock, hf_owner owner, hf_op_fn callback, void *user,
                              hf_op **ret_op) {
     return count_start(lock, owner, false, callback, user, ret_op);
 }
 
-int hf_lock_ttl_ms_start(hf_lock *lock, hf_callback callback, void *user, hf_op **ret_op) {
+int hf_lock_ttl_ms_start(hf_lock *lock, hf_op_fn callback, void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(lock), ask_args(lock, 0, HFI_QUERY_TTL, &args), &args, callback,
                      user, ret_op);
 }
 
-int hf_lock_inspect_start(hf_lock *lock, hf_lock_info **ret_info, hf_callback callback, void *user,
+int hf_lock_inspect_start(hf_lock *lock, hf_lock_info **ret_info, hf_op_fn callback, void *user,
                           hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(lock), inspect_args(lock, ret_info, &args), &args, callback, user,
                      ret_op);
 }
 
-int hf_lock_facts_start(hf_lock *lock, hf_facts **ret_facts, hf_callback callback, void *user,
-                        hf_op **ret_op) {
+int hf_lock_server_info_start(hf_lock *lock, hf_server_info **ret_facts, hf_op_fn callback,
+                              void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(lock), facts_args(lock, ret_facts, &args), &args, callback, user,
                      ret_op);

@@ -61,11 +61,11 @@ static void write_counters(FILE *out, const hf_stats *stats) {
         {"renewals", "Renewals confirmed by the server.", stats->renewals},
         {"renew_failures", "Failed renewals.", stats->renew_failures},
         {"losses", "Lost holds.", stats->losses},
-        {"unknowns", "Commands whose outcome was settled later.", stats->unknowns},
+        {"in_doubt", "Commands whose outcome was settled later.", stats->in_doubt},
         {"notify_failures", "Releases that could not notify waiters.", stats->notify_failures},
         {"reconnects", "Reconnections.", stats->reconnects},
         {"commands", "Commands sent.", stats->commands},
-        {"switches", "Changes of the primary.", stats->switches},
+        {"failovers", "Changes of the primary.", stats->failovers},
         {"redirects", "Commands redirected by a cluster.", stats->redirects},
         {"ack_failures", "Acquires and renewals confirmed by too few replicas.",
          stats->ack_failures},
@@ -79,7 +79,7 @@ static void write_counters(FILE *out, const hf_stats *stats) {
 }
 
 /* The counters move while they are read, so the count is the sum of the buckets. */
-static void write_times(FILE *out, const char *name, const char *help, const hf_times *times) {
+static void write_times(FILE *out, const char *name, const char *help, const hf_histogram *times) {
     uint64_t count = 0;
     write_head(out, name, "histogram", help);
     for (unsigned i = 0; i < sizeof times->buckets / sizeof times->buckets[0]; i++) {
@@ -169,7 +169,7 @@ static void begin_named(FILE *out, const char *family, const char *suffix,
 }
 
 static void write_named(FILE *out, const char *family, const struct hfi_named_times *of,
-                        const hf_times *times) {
+                        const hf_histogram *times) {
     uint64_t count = 0;
     for (unsigned i = 0; i < sizeof times->buckets / sizeof times->buckets[0]; i++) {
         count += times->buckets[i];
@@ -206,7 +206,7 @@ static void write_names(FILE *out, const struct named_list *list) {
     for (size_t k = 0; k < sizeof all / sizeof all[0]; k++) {
         write_head(out, all[k].family, "histogram", all[k].help);
         for (const struct named *named = list->first; named != NULL; named = named->next) {
-            hf_times times;
+            hf_histogram times;
             memcpy(&times, (const char *)&named->times + all[k].at, sizeof times);
             if (times.count > 0)
                 write_named(out, all[k].family, &named->times, &times);

@@ -29,7 +29,7 @@ int hfi_options_read(const hf_options *given, hf_options *options, hf_error *err
     if (some && (a->allocate == NULL || a->resize == NULL || a->release == NULL))
         return hfi_fail(error, HF_EINVAL, "an allocator needs all three functions");
     if ((options->flags &
-         ~(HF_MANUAL_DISPATCH | HF_TLS_INSECURE | HF_SLEEP_AT_ONCE | HF_NO_TRACKING)) != 0)
+         ~(HF_MANUAL_DISPATCH | HF_TLS_INSECURE | HF_NO_BUSY_POLL | HF_NO_TRACKING)) != 0)
         return hfi_fail(error, HF_EINVAL, "unknown bits in flags");
     if (options->tls_min_version != 0 && options->tls_min_version != HF_TLS_1_2 &&
         options->tls_min_version != HF_TLS_1_3)
@@ -46,7 +46,7 @@ int hfi_options_read(const hf_options *given, hf_options *options, hf_error *err
 int hfi_options_check_numbers(const hf_options *o, hf_error *error) {
     const int64_t day_ms = 24 * 3600 * 1000;
     if (o->cmd_timeout_ms < 1 || o->cmd_timeout_ms > day_ms || o->connect_timeout_ms < 1 ||
-        o->connect_timeout_ms > day_ms || o->ping_ms < 1 || o->ping_ms > day_ms ||
+        o->connect_timeout_ms > day_ms || o->ping_interval_ms < 1 || o->ping_interval_ms > day_ms ||
         o->failover_timeout_ms < 1 || o->failover_timeout_ms > day_ms || o->ack_timeout_ms < 1 ||
         o->ack_timeout_ms > day_ms)
         return hfi_fail(error, HF_EINVAL, "timeouts must be 1 ms to one day");
@@ -56,8 +56,8 @@ int hfi_options_check_numbers(const hf_options *o, hf_error *error) {
         return hfi_fail(error, HF_EINVAL, "restart_guard_ms must be -1, or 0 to ten years");
     if (o->report_after_ms < -1 || o->report_after_ms > day_ms)
         return hfi_fail(error, HF_EINVAL, "report_after_ms must be -1, or 0 to one day");
-    if (o->timed_names < 0 || o->timed_names > TIMED_NAMES_MAX)
-        return hfi_fail(error, HF_EINVAL, "timed_names must be 0 to %d", TIMED_NAMES_MAX);
+    if (o->histogram_names < 0 || o->histogram_names > TIMED_NAMES_MAX)
+        return hfi_fail(error, HF_EINVAL, "histogram_names must be 0 to %d", TIMED_NAMES_MAX);
     if (o->clock_drift_ppm < 0 || o->clock_drift_ppm > CLOCK_DRIFT_MAX_PPM)
         return hfi_fail(error, HF_EINVAL, "clock_drift_ppm must be 0 to %d", CLOCK_DRIFT_MAX_PPM);
     if (o->watchdog_ms < 30 || o->watchdog_ms > HF_LEASE_MAX_MS || o->max_hold_ms < 0)

@@ -104,7 +104,7 @@ static int read_options(const hf_permits_options *given, hf_permits_options *opt
 
 static int acquire_args(hf_permits *permits, const hf_permits_options *given, hf_permit_id *ret_ids,
                         struct hfi_permit_ids *ids, struct hfi_op_args *args) {
-    hf_permits_options options = HF_PERMITS_INIT;
+    hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
     int err = read_options(given, &options);
     if (err == HF_OK && ret_ids == NULL)
         err = hfi_invalid("the pointer for the permit ids is NULL");
@@ -188,7 +188,7 @@ int hf_permits_acquire_with(hf_permits *permits, const hf_permits_options *optio
 }
 
 int hf_permits_acquire_for(hf_permits *permits, int64_t wait_ms, hf_permit_id *ret_id) {
-    hf_permits_options options = HF_PERMITS_INIT;
+    hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
     options.wait_ms = wait_ms;
     return hf_permits_acquire_with(permits, &options, ret_id);
 }
@@ -222,7 +222,7 @@ int hf_permits_extend(hf_permits *permits, const hf_permit_id *id, int64_t lease
     return err;
 }
 
-int hf_permits_lease_ms(hf_permits *permits, const hf_permit_id *id, int64_t *ret_lease_ms) {
+int hf_permits_ttl_ms(hf_permits *permits, const hf_permit_id *id, int64_t *ret_lease_ms) {
     struct hfi_op_args args;
     struct hfi_permit_ids ids = {0};
     int err = hfi_run_number(handle_of(permits), lease_args(permits, id, &ids, &args), &args,
@@ -284,21 +284,21 @@ int hf_permits_delete(hf_permits *permits, bool *ret_deleted) {
 
 /* ---- Asynchronous ---- */
 
-int hf_permits_try_set_start(hf_permits *permits, int64_t number, hf_callback callback, void *user,
+int hf_permits_try_set_start(hf_permits *permits, int64_t number, hf_op_fn callback, void *user,
                              hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(permits), set_args(permits, HFI_OBJECT_SET, number, &args), &args,
                      callback, user, ret_op);
 }
 
-int hf_permits_set_start(hf_permits *permits, int64_t number, hf_callback callback, void *user,
+int hf_permits_set_start(hf_permits *permits, int64_t number, hf_op_fn callback, void *user,
                          hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(permits), set_args(permits, HFI_OBJECT_RESET, number, &args), &args,
                      callback, user, ret_op);
 }
 
-int hf_permits_add_start(hf_permits *permits, int64_t delta, hf_callback callback, void *user,
+int hf_permits_add_start(hf_permits *permits, int64_t delta, hf_op_fn callback, void *user,
                          hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(permits), add_args(permits, delta, &args), &args, callback, user,
@@ -306,8 +306,7 @@ int hf_permits_add_start(hf_permits *permits, int64_t delta, hf_callback callbac
 }
 
 int hf_permits_acquire_start(hf_permits *permits, const hf_permits_options *options,
-                             hf_permit_id *ret_ids, hf_callback callback, void *user,
-                             hf_op **ret_op) {
+                             hf_permit_id *ret_ids, hf_op_fn callback, void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     struct hfi_permit_ids ids = {0};
     int err = hfi_start(handle_of(permits), acquire_args(permits, options, ret_ids, &ids, &args),
@@ -317,7 +316,7 @@ int hf_permits_acquire_start(hf_permits *permits, const hf_permits_options *opti
 }
 
 int hf_permits_release_start(hf_permits *permits, const hf_permit_id *given, size_t ids_len,
-                             hf_callback callback, void *user, hf_op **ret_op) {
+                             hf_op_fn callback, void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     struct hfi_permit_ids ids = {0};
     int err = hfi_start(handle_of(permits), release_args(permits, given, ids_len, &ids, &args),
@@ -327,7 +326,7 @@ int hf_permits_release_start(hf_permits *permits, const hf_permit_id *given, siz
 }
 
 int hf_permits_extend_start(hf_permits *permits, const hf_permit_id *id, int64_t lease_ms,
-                            hf_callback callback, void *user, hf_op **ret_op) {
+                            hf_op_fn callback, void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     struct hfi_permit_ids ids = {0};
     int err = hfi_start(handle_of(permits), extend_args(permits, id, lease_ms, &ids, &args), &args,
@@ -336,8 +335,8 @@ int hf_permits_extend_start(hf_permits *permits, const hf_permit_id *id, int64_t
     return err;
 }
 
-int hf_permits_lease_ms_start(hf_permits *permits, const hf_permit_id *id, hf_callback callback,
-                              void *user, hf_op **ret_op) {
+int hf_permits_ttl_ms_start(hf_permits *permits, const hf_permit_id *id, hf_op_fn callback,
+                            void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     struct hfi_permit_ids ids = {0};
     int err = hfi_start(handle_of(permits), lease_args(permits, id, &ids, &args), &args, callback,
@@ -346,33 +345,32 @@ int hf_permits_lease_ms_start(hf_permits *permits, const hf_permit_id *id, hf_ca
     return err;
 }
 
-static int ask_start(hf_permits *permits, enum hfi_object_op object_op, hf_callback callback,
+static int ask_start(hf_permits *permits, enum hfi_object_op object_op, hf_op_fn callback,
                      void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(permits), ask_args(permits, object_op, &args), &args, callback, user,
                      ret_op);
 }
 
-int hf_permits_available_start(hf_permits *permits, hf_callback callback, void *user,
-                               hf_op **ret_op) {
+int hf_permits_available_start(hf_permits *permits, hf_op_fn callback, void *user, hf_op **ret_op) {
     return ask_start(permits, HFI_OBJECT_AVAILABLE, callback, user, ret_op);
 }
 
-int hf_permits_total_start(hf_permits *permits, hf_callback callback, void *user, hf_op **ret_op) {
+int hf_permits_total_start(hf_permits *permits, hf_op_fn callback, void *user, hf_op **ret_op) {
     return ask_start(permits, HFI_OBJECT_TOTAL, callback, user, ret_op);
 }
 
-int hf_permits_taken_start(hf_permits *permits, hf_callback callback, void *user, hf_op **ret_op) {
+int hf_permits_taken_start(hf_permits *permits, hf_op_fn callback, void *user, hf_op **ret_op) {
     return ask_start(permits, HFI_OBJECT_TAKEN, callback, user, ret_op);
 }
 
-int hf_permits_expire_start(hf_permits *permits, int64_t ttl_ms, hf_callback callback, void *user,
+int hf_permits_expire_start(hf_permits *permits, int64_t ttl_ms, hf_op_fn callback, void *user,
                             hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(permits), expire_args(permits, ttl_ms, &args), &args, callback, user,
                      ret_op);
 }
 
-int hf_permits_delete_start(hf_permits *permits, hf_callback callback, void *user, hf_op **ret_op) {
+int hf_permits_delete_start(hf_permits *permits, hf_op_fn callback, void *user, hf_op **ret_op) {
     return ask_start(permits, HFI_OBJECT_DELETE, callback, user, ret_op);
 }

@@ -102,7 +102,7 @@ int hf_sem_acquire_with(hf_sem *sem, int64_t permits, const hf_wait_options *opt
 }
 
 int hf_sem_acquire_for(hf_sem *sem, int64_t permits, int64_t wait_ms) {
-    hf_wait_options options = HF_WAIT_INIT;
+    hf_wait_options options = HF_WAIT_OPTIONS_INIT;
     options.wait_ms = wait_ms;
     return hf_sem_acquire_with(sem, permits, &options);
 }
@@ -154,7 +154,7 @@ int hf_sem_delete(hf_sem *sem, bool *ret_deleted) {
 
 /* ---- Asynchronous ---- */
 
-int hf_sem_try_set_start(hf_sem *sem, int64_t permits, int64_t ttl_ms, hf_callback callback,
+int hf_sem_try_set_start(hf_sem *sem, int64_t permits, int64_t ttl_ms, hf_op_fn callback,
                          void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(sem), set_args(sem, permits, ttl_ms, &args), &args, callback, user,
@@ -162,45 +162,45 @@ int hf_sem_try_set_start(hf_sem *sem, int64_t permits, int64_t ttl_ms, hf_callba
 }
 
 int hf_sem_acquire_start(hf_sem *sem, int64_t permits, const hf_wait_options *options,
-                         hf_callback callback, void *user, hf_op **ret_op) {
+                         hf_op_fn callback, void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(sem), acquire_args(sem, permits, options, &args), &args, callback,
                      user, ret_op);
 }
 
-int hf_sem_release_start(hf_sem *sem, int64_t permits, hf_callback callback, void *user,
+int hf_sem_release_start(hf_sem *sem, int64_t permits, hf_op_fn callback, void *user,
                          hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(sem), put_args(sem, HFI_OBJECT_PUT, permits, &args), &args, callback,
                      user, ret_op);
 }
 
-int hf_sem_release_if_exists_start(hf_sem *sem, int64_t permits, hf_callback callback, void *user,
+int hf_sem_release_if_exists_start(hf_sem *sem, int64_t permits, hf_op_fn callback, void *user,
                                    hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(sem), put_args(sem, HFI_OBJECT_PUT_IF_EXISTS, permits, &args), &args,
                      callback, user, ret_op);
 }
 
-int hf_sem_add_start(hf_sem *sem, int64_t delta, hf_callback callback, void *user, hf_op **ret_op) {
+int hf_sem_add_start(hf_sem *sem, int64_t delta, hf_op_fn callback, void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(sem), add_args(sem, delta, &args), &args, callback, user, ret_op);
 }
 
-int hf_sem_drain_start(hf_sem *sem, hf_callback callback, void *user, hf_op **ret_op) {
+int hf_sem_drain_start(hf_sem *sem, hf_op_fn callback, void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(sem), hfi_object_op_args(handle_of(sem), HFI_OBJECT_DRAIN, 0, &args),
                      &args, callback, user, ret_op);
 }
 
-int hf_sem_available_start(hf_sem *sem, hf_callback callback, void *user, hf_op **ret_op) {
+int hf_sem_available_start(hf_sem *sem, hf_op_fn callback, void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(sem),
                      hfi_object_op_args(handle_of(sem), HFI_OBJECT_AVAILABLE, 0, &args), &args,
                      callback, user, ret_op);
 }
 
-int hf_sem_delete_start(hf_sem *sem, hf_callback callback, void *user, hf_op **ret_op) {
+int hf_sem_delete_start(hf_sem *sem, hf_op_fn callback, void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     return hfi_start(handle_of(sem),
                      hfi_object_op_args(handle_of(sem), HFI_OBJECT_DELETE, 0, &args), &args,

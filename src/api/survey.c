@@ -13,11 +13,12 @@
 
 #define PATTERN_MAX 256
 #define HOUR_MS (3600 * 1000)
-#define ALL_WANTS (HF_WANT_HOLDS | HF_WANT_WAITS | HF_WANT_NUMBERS | HF_WANT_TIMES | HF_WANT_LOSSES)
+#define ALL_WANTS                                                                                  \
+    (HF_WANT_HOLDS | HF_WANT_WAITS | HF_WANT_STATS | HF_WANT_HISTOGRAMS | HF_WANT_LOSSES)
 
 static int survey_args(const hf_survey_options *given, hf_fleet **ret_fleet,
                        struct hfi_op_args *args) {
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     hf_error error;
     hfi_error_clear(&error);
     int err = hfi_versioned_read(&hfi_versioned_survey_options, given, &options, &error);
@@ -48,7 +49,7 @@ int hf_survey(hf_client *client, const hf_survey_options *options, hf_fleet **re
 }
 
 int hf_survey_start(hf_client *client, const hf_survey_options *options, hf_fleet **ret_fleet,
-                    hf_callback callback, void *user, hf_op **ret_op) {
+                    hf_op_fn callback, void *user, hf_op **ret_op) {
     struct hfi_op_args args;
     int err = survey_args(options, ret_fleet, &args);
     if (err != HF_OK)

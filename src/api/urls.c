@@ -38,14 +38,14 @@ static void apply_url_options(const struct hfi_url *url, hf_options *options) {
         options->watchdog_ms = url->watchdog_ms;
     if (url->max_hold_ms >= 0)
         options->max_hold_ms = url->max_hold_ms;
-    if (url->ping_ms >= 0)
-        options->ping_ms = url->ping_ms;
+    if (url->ping_interval_ms >= 0)
+        options->ping_interval_ms = url->ping_interval_ms;
     if (url->fair_wait_ms >= 0)
         options->fair_wait_ms = url->fair_wait_ms;
     if (url->report_after_ms >= 0)
         options->report_after_ms = url->report_after_ms;
-    if (url->timed_names >= 0)
-        options->timed_names = url->timed_names;
+    if (url->histogram_names >= 0)
+        options->histogram_names = url->histogram_names;
     if (url->clock_drift_ppm >= 0)
         options->clock_drift_ppm = url->clock_drift_ppm;
     if (url->restart_guard_ms >= 0)
@@ -61,9 +61,9 @@ static void apply_url_options(const struct hfi_url *url, hf_options *options) {
     if (url->sentinel_confirm != HFI_SWITCH_DEFAULT)
         options->sentinel_confirm = url->sentinel_confirm == HFI_SWITCH_ON;
     if (url->look == HFI_SWITCH_OFF)
-        options->flags |= HF_SLEEP_AT_ONCE;
+        options->flags |= HF_NO_BUSY_POLL;
     else if (url->look == HFI_SWITCH_ON)
-        options->flags &= ~HF_SLEEP_AT_ONCE;
+        options->flags &= ~HF_NO_BUSY_POLL;
     if (url->track == HFI_SWITCH_OFF)
         options->flags |= HF_NO_TRACKING;
     else if (url->track == HFI_SWITCH_ON)
@@ -122,10 +122,11 @@ static bool contradict(const struct hfi_url *a, const struct hfi_url *b) {
     return differ(a->cmd_timeout_ms, b->cmd_timeout_ms) ||
            differ(a->connect_timeout_ms, b->connect_timeout_ms) ||
            differ(a->watchdog_ms, b->watchdog_ms) || differ(a->max_hold_ms, b->max_hold_ms) ||
-           differ(a->ping_ms, b->ping_ms) || differ(a->fair_wait_ms, b->fair_wait_ms) ||
+           differ(a->ping_interval_ms, b->ping_interval_ms) ||
+           differ(a->fair_wait_ms, b->fair_wait_ms) ||
            differ(a->restart_guard_ms, b->restart_guard_ms) ||
            differ(a->report_after_ms, b->report_after_ms) ||
-           differ(a->timed_names, b->timed_names) ||
+           differ(a->histogram_names, b->histogram_names) ||
            differ(a->clock_drift_ppm, b->clock_drift_ppm) ||
            differ(a->failover_timeout_ms, b->failover_timeout_ms);
 }

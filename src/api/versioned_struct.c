@@ -21,18 +21,18 @@
 
 const struct hfi_versioned hfi_versioned_options = VERSIONED(hf_options, HF_OPTIONS_INIT, flags);
 const struct hfi_versioned hfi_versioned_lock_options =
-    VERSIONED(hf_lock_options, HF_LOCK_INIT, spin_first_ms);
+    VERSIONED(hf_lock_options, HF_LOCK_OPTIONS_INIT, spin_first_ms);
 const struct hfi_versioned hfi_versioned_acquire_options =
-    VERSIONED(hf_acquire_options, HF_ACQUIRE_INIT, cancel);
+    VERSIONED(hf_acquire_options, HF_ACQUIRE_OPTIONS_INIT, cancel);
 const struct hfi_versioned hfi_versioned_extend_options =
-    VERSIONED(hf_extend_options, HF_EXTEND_INIT, mode);
+    VERSIONED(hf_extend_options, HF_EXTEND_OPTIONS_INIT, mode);
 const struct hfi_versioned hfi_versioned_wait_options =
-    VERSIONED(hf_wait_options, HF_WAIT_INIT, cancel);
+    VERSIONED(hf_wait_options, HF_WAIT_OPTIONS_INIT, cancel);
 const struct hfi_versioned hfi_versioned_permits_options =
-    VERSIONED(hf_permits_options, HF_PERMITS_INIT, cancel);
+    VERSIONED(hf_permits_options, HF_PERMITS_OPTIONS_INIT, cancel);
 const struct hfi_versioned hfi_versioned_result = VERSIONED(hf_result, HF_RESULT_INIT, owner);
 const struct hfi_versioned hfi_versioned_survey_options =
-    VERSIONED(hf_survey_options, HF_SURVEY_INIT, limit_ms);
+    VERSIONED(hf_survey_options, HF_SURVEY_OPTIONS_INIT, limit_ms);
 const struct hfi_versioned hfi_versioned_stats = VERSIONED(hf_stats, HF_STATS_INIT, contended);
 
 static size_t size_of(const void *given) {

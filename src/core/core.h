@@ -64,7 +64,7 @@ struct hfi_notice {
 
 struct hfi_counters {
     atomic_ullong acquired, contended, timed_out, cancelled, released, renewals, renew_failures,
-        losses, unknowns, notify_failures, reconnects, commands, holds, switches, redirects,
+        losses, in_doubt, notify_failures, reconnects, commands, holds, failovers, redirects,
         ack_failures, tracked, track_events, track_false;
 };
 

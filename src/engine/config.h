@@ -19,7 +19,7 @@ struct hfi_engine_config {
     const char *under;         /* the owner for whose hold this process runs; "": none */
     const char *name_prefix;   /* NULL: none */
     int64_t cmd_timeout_ms, connect_timeout_ms, failover_timeout_ms;
-    int64_t ping_ms;
+    int64_t ping_interval_ms;
     bool tracks;             /* the server may be asked to report changes of locks */
     bool sleeps_at_once;     /* no spinning: callers sleep at once when they wait for a reply */
     int64_t ack_timeout_ms;  /* how long replicas have to ack */
@@ -29,10 +29,10 @@ struct hfi_engine_config {
     /* the lease of most holds; scales how long a silent waiter keeps its place */
     int64_t watchdog_ms;
     int64_t fair_wait_ms; /* as in hf_options, like the next two */
-    hf_map_fn map;
-    void *map_user;
+    hf_address_map_fn address_map;
+    void *address_map_user;
     /* counters of hf_stats */
-    atomic_ullong *commands, *reconnects, *unknowns, *notify_failures, *switches, *redirects,
+    atomic_ullong *commands, *reconnects, *in_doubt, *notify_failures, *failovers, *redirects,
         *ack_failures, *track_events;
 };
 

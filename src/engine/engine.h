@@ -61,7 +61,7 @@ struct hfi_call_status {
     _Atomic int64_t due_ms;
     /* since when the server has not answered the command, or has refused it; 0: no problem */
     _Atomic int64_t stalled_since_ms;
-    atomic_int stalled; /* HF_EUNREACH or HF_EREFUSED */
+    atomic_int stalled; /* HF_EUNREACH or HF_EUNAVAILABLE */
     /* In: the engine calls it now and then, on the call's thread, with the reason of the stall.
      * NULL: not wanted. */
     void (*on_trouble)(struct hfi_call_status *call_status, const hf_error *trouble);
@@ -163,7 +163,7 @@ struct hfi_call {
     bool gone;              /* release, extend: the hold did not exist (err is HF_ELOST) */
     union {                 /* out of an observation (observe.h): malloc'ed, set on HF_OK */
         hf_lock_info *info;
-        hf_facts *facts;
+        hf_server_info *facts;
         struct hfi_findings *findings;
     };
 
@@ -190,7 +190,7 @@ struct hfi_call_ops {
     /* break any owner's hold; value 1 if there was one */
     void (*break_holds)(struct hfi_call *call);
     void (*ask)(struct hfi_call *call); /* call->query */
-    /* call->object_op. HF_EUNKNOWN: it may or may not have been done, or may still be. */
+    /* call->object_op. HF_EINDOUBT: it may or may not have been done, or may still be. */
     void (*object_op)(struct hfi_call *call);
 
     /* After an unsettled acquire from `count`: make sure that the owner holds no more than `count`.

@@ -9,21 +9,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-static hf_fact *add_empty(hf_facts *facts) {
-    hf_fact **more = realloc(facts->facts, (facts->facts_len + 1) * sizeof *more);
+static hf_server_info_field *add_empty(hf_server_info *facts) {
+    hf_server_info_field **more = realloc(facts->facts, (facts->facts_len + 1) * sizeof *more);
     if (more == NULL)
         return NULL;
     facts->facts = more;
-    hf_fact *fact = calloc(1, sizeof *fact);
+    hf_server_info_field *fact = calloc(1, sizeof *fact);
     if (fact != NULL)
         more[facts->facts_len++] = fact;
     return fact;
 }
 
-bool hfi_facts_add(hf_facts *facts, const char *group, hf_bytes name, hf_bytes value,
+bool hfi_facts_add(hf_server_info *facts, const char *group, hf_bytes name, hf_bytes value,
                    const char *why) {
     size_t group_len = strlen(group);
-    hf_fact *fact = add_empty(facts);
+    hf_server_info_field *fact = add_empty(facts);
     if (fact != NULL)
         fact->name = malloc(group_len + name.len + 1);
     if (fact == NULL || fact->name == NULL)
@@ -32,29 +32,29 @@ bool hfi_facts_add(hf_facts *facts, const char *group, hf_bytes name, hf_bytes v
     memcpy(fact->name + group_len, name.bytes, name.len);
     fact->name[group_len + name.len] = '\0';
     fact->value = value.bytes != NULL ? strndup(value.bytes, value.len) : NULL;
-    fact->why = value.bytes == NULL ? strdup(why) : NULL;
-    return fact->value != NULL || fact->why != NULL;
+    fact->reason = value.bytes == NULL ? strdup(why) : NULL;
+    return fact->value != NULL || fact->reason != NULL;
 }
 
-bool hfi_facts_add_text(hf_facts *facts, const char *group, const char *name, const char *value,
-                        const char *why) {
+bool hfi_facts_add_text(hf_server_info *facts, const char *group, const char *name,
+                        const char *value, const char *why) {
     return hfi_facts_add(facts, group, (hf_bytes){name, strlen(name)},
                          (hf_bytes){value, value != NULL ? strlen(value) : 0}, why);
 }
 
-bool hfi_facts_add_number(hf_facts *facts, const char *name, int64_t number) {
+bool hfi_facts_add_number(hf_server_info *facts, const char *name, int64_t number) {
     char text[24];
     snprintf(text, sizeof text, "%" PRId64, number);
     return hfi_facts_add_text(facts, "", name, text, NULL);
 }
 
-void hfi_facts_free(hf_facts *facts) {
+void hfi_facts_free(hf_server_info *facts) {
     if (facts == NULL)
         return;
     for (size_t i = 0; i < facts->facts_len; i++) {
         free(facts->facts[i]->name);
         free(facts->facts[i]->value);
-        free(facts->facts[i]->why);
+        free(facts->facts[i]->reason);
         free(facts->facts[i]);
     }
     free(facts->facts);

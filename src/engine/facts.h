@@ -1,4 +1,4 @@
-/* What a server reports about itself (hf_facts). An engine makes it with malloc, the caller frees
+/* What a server reports about itself (hf_server_info). An engine makes it with malloc, the caller frees
  * it. */
 #ifndef HFI_ENGINE_FACTS_H
 #define HFI_ENGINE_FACTS_H
@@ -7,13 +7,13 @@
 
 /* Adds a fact whose name is the group and the name. If `value` has no bytes, not even "", it is not
  * known, and `why` says why. False: out of memory. */
-bool hfi_facts_add(hf_facts *facts, const char *group, hf_bytes name, hf_bytes value,
+bool hfi_facts_add(hf_server_info *facts, const char *group, hf_bytes name, hf_bytes value,
                    const char *why);
-bool hfi_facts_add_text(hf_facts *facts, const char *group, const char *name, const char *value,
-                        const char *why);
-bool hfi_facts_add_number(hf_facts *facts, const char *name, int64_t number);
+bool hfi_facts_add_text(hf_server_info *facts, const char *group, const char *name,
+                        const char *value, const char *why);
+bool hfi_facts_add_number(hf_server_info *facts, const char *name, int64_t number);
 
-void hfi_facts_free(hf_facts *facts); /* NULL and partly filled ones are fine */
+void hfi_facts_free(hf_server_info *facts); /* NULL and partly filled ones are fine */
 
 /* The same for what it reports about a lock. */
 void hfi_lock_info_free(hf_lock_info *info);

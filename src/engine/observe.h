@@ -33,8 +33,8 @@ enum hfi_observation {
 /* ---- Name listeners: the server's events of one name ---- */
 
 struct hfi_name_event {
-    hf_news_kind kind;
-    int code; /* as in hf_news, like `number` */
+    hf_notification_kind kind;
+    int code; /* as in hf_notification, like `number` */
     int64_t number;
     size_t server; /* of a quorum: the server that reports it */
     /* of a listener for all names: the name, valid during the call; else NULL */

@@ -132,13 +132,13 @@ static void add_connection(struct hfi_join *join, const struct hfi_found_connect
     if (client->under[0] == '\0')
         client->under = hfi_arena_text(&join->arena, connection->under, strlen(connection->under));
     if (client->presence == HF_PRESENCE_UNKNOWN)
-        client->presence = HF_CONNECTED;
+        client->presence = HF_PRESENCE_CONNECTED;
     if (connection->listens)
         joined_of(client)->listens = true;
 }
 
 static bool may_be_silent(hf_fleet_client *client) {
-    return client->presence == HF_CONNECTED && joined_of(client)->listens;
+    return client->presence == HF_PRESENCE_CONNECTED && joined_of(client)->listens;
 }
 
 /* Marks clients that have not answered as silent, if it is known that they should have. A cluster
@@ -147,7 +147,7 @@ static void judge_silence(struct hfi_join *join) {
     const struct hfi_findings *findings = join->findings;
     int64_t answers = 0, suspects = 0;
     for (size_t i = 0; i < join->clients.len; i++) {
-        answers += join->clients.all[i]->presence == HF_ALIVE;
+        answers += join->clients.all[i]->presence == HF_PRESENCE_ALIVE;
         suspects += may_be_silent(join->clients.all[i]);
     }
     bool all_counted = findings->subscribers_known || (findings->subscribers != INT64_MAX &&
@@ -156,7 +156,7 @@ static void judge_silence(struct hfi_join *join) {
         return;
     for (size_t i = 0; i < join->clients.len; i++)
         if (may_be_silent(join->clients.all[i]))
-            join->clients.all[i]->presence = HF_SILENT;
+            join->clients.all[i]->presence = HF_PRESENCE_SILENT;
 }
 
 void hfi_join_clients(struct hfi_join *join) {
@@ -173,7 +173,7 @@ void hfi_join_clients(struct hfi_join *join) {
     judge_silence(join);
     for (size_t i = 0; i < join->clients.len; i++)
         if (HFI_CONTAINER(join->clients.all[i], struct hfi_joined_client, pub)->tells_nothing)
-            join->clients.all[i]->presence = HF_CONNECTED;
+            join->clients.all[i]->presence = HF_PRESENCE_CONNECTED;
 }
 
 /* ---- In the result ---- */
@@ -205,7 +205,7 @@ void hfi_join_list_announced(struct hfi_join *join, hf_fleet *fleet) {
         hf_fleet_client *client = join->announced.all[i];
         const hf_fleet_client *present = hfi_join_find_client(&join->clients, client->id);
         client->presence = present != NULL               ? present->presence
-                           : findings->connections_known ? HF_GONE
+                           : findings->connections_known ? HF_PRESENCE_GONE
                                                          : HF_PRESENCE_UNKNOWN;
     }
     fleet->announced = sorted(join, &join->announced);

@@ -121,7 +121,7 @@ static bool is_stuck(const struct graph *graph, const struct owners *before,
                      const hf_fleet_party *waiter) {
     return has_owner(before, waiter->owner) &&
            (waiter->for_ms < 0 || waiter->for_ms >= 2 * graph->interval_ms) &&
-           (waiter->left_ms < 0 || waiter->left_ms > graph->interval_ms);
+           (waiter->remaining_ms < 0 || waiter->remaining_ms > graph->interval_ms);
 }
 
 /* ---- The graph ---- */

@@ -81,10 +81,10 @@ static void put_name(struct hfi_json *json, const char *name, size_t len) {
 
 static const char *presence_text(hf_presence presence) {
     static const char *const texts[] = {[HF_PRESENCE_UNKNOWN] = "unknown",
-                                        [HF_ALIVE] = "alive",
-                                        [HF_CONNECTED] = "connected",
-                                        [HF_SILENT] = "silent",
-                                        [HF_GONE] = "gone"};
+                                        [HF_PRESENCE_ALIVE] = "alive",
+                                        [HF_PRESENCE_CONNECTED] = "connected",
+                                        [HF_PRESENCE_SILENT] = "silent",
+                                        [HF_PRESENCE_GONE] = "gone"};
     return texts[presence];
 }
 
@@ -97,7 +97,7 @@ static void put_party(struct hfi_json *json, const hf_fleet_party *party) {
     put_flag(json, "seen_by_server", (party->seen_by & HF_SEEN_BY_SERVER) != 0);
     put_flag(json, "seen_by_client", (party->seen_by & HF_SEEN_BY_CLIENT) != 0);
     put_time(json, "for_ms", party->for_ms);
-    put_time(json, "left_ms", party->left_ms);
+    put_time(json, "remaining_ms", party->remaining_ms);
     if (party->count > 0) {
         hfi_json_pair(json, "count", party->count);
         put_flag(json, "renewed", party->renewed);
@@ -159,8 +159,8 @@ static void put_lock(struct hfi_json *json, const hf_fleet_lock *lock) {
     hfi_json_close(json, '}');
 }
 
-/* Buckets as in hf_times, without the empty ones at the end. */
-static void put_times(struct hfi_json *json, const char *key, const hf_times *times) {
+/* Buckets as in hf_histogram, without the empty ones at the end. */
+static void put_times(struct hfi_json *json, const char *key, const hf_histogram *times) {
     size_t len = sizeof times->buckets / sizeof times->buckets[0];
     if (times->count == 0)
         return;
@@ -203,7 +203,7 @@ static void put_client(struct hfi_json *json, const hf_fleet_client *client) {
     put_known(json, "version", client->version);
     put_known(json, "under", client->under);
     put_time(json, "up_ms", client->up_ms);
-    if (client->presence == HF_ALIVE)
+    if (client->presence == HF_PRESENCE_ALIVE)
         put_answer(json, client);
     if (client->left_out > 0)
         hfi_json_pair(json, "left_out", client->left_out);
@@ -255,7 +255,7 @@ char *hfi_fleet_json(const hf_fleet *fleet) {
     hfi_json_begin(&json, &plain_malloc, SIZE_MAX / 4);
     hfi_json_open(&json, '{');
     hfi_json_pair(&json, "took_ms", fleet->took_ms);
-    put_known(&json, "missing", fleet->words);
+    put_known(&json, "missing", fleet->missing_text);
     hfi_json_key(&json, "locks");
     hfi_json_open(&json, '[');
     for (size_t i = 0; i < fleet->locks_len; i++)
@@ -280,8 +280,8 @@ char *hfi_lock_info_json(const char *name, size_t name_len, const hf_lock_info *
     put_holders(&json, "holders", info->holders, info->holders_len);
     if (info->waiters_len > 0)
         put_holders(&json, "waiters", info->waiters, info->waiters_len);
-    if (info->kind == HF_FOUND_OTHER && info->words != NULL)
-        put_pair(&json, "type", info->words);
+    if (info->kind == HF_FOUND_OTHER && info->type_name != NULL)
+        put_pair(&json, "type", info->type_name);
     put_time(&json, "ttl_ms", info->ttl_ms);
     hfi_json_close(&json, '}');
     return finish(&json);

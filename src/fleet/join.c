@@ -65,7 +65,7 @@ static void claim_owner(struct hfi_join *join, const struct hfi_found_lock *lock
                          .presence = owner->presence,
                          .count = owner->count,
                          .for_ms = owner->for_ms > 0 ? owner->for_ms : -1,
-                         .left_ms = owner->left_ms,
+                         .remaining_ms = owner->left_ms,
                          .place = place,
                          .thread = ""};
 }
@@ -127,7 +127,7 @@ static hf_presence presence_of(const hf_fleet_party *party, bool connections_kno
         return party->client->presence;
     if (party->presence != HF_PRESENCE_UNKNOWN)
         return party->presence;
-    return connections_known && is_automatic(party->owner) ? HF_GONE : HF_PRESENCE_UNKNOWN;
+    return connections_known && is_automatic(party->owner) ? HF_PRESENCE_GONE : HF_PRESENCE_UNKNOWN;
 }
 
 static bool is_permit(const hf_fleet_party *party) {
@@ -152,7 +152,7 @@ static void merge_claim(hf_fleet_party *party, const struct hfi_claim *claim) {
     if (!anybodys || party->for_ms < 0)
         party->for_ms = said->for_ms;
     if (!anybodys)
-        party->left_ms = said->left_ms;
+        party->remaining_ms = said->remaining_ms;
 }
 
 /* Queued waiters in their order, then parties that the server knows, then the oldest: a claim may
@@ -343,7 +343,7 @@ static void fill(struct hfi_join *join, hf_fleet *fleet, const struct hfi_findin
     fleet->missing = (findings->subscribers < 0 || findings->answers_cut ? HF_MISSING_ANSWERS : 0) |
                      (!findings->connections_known ? HF_MISSING_CONNECTIONS : 0) |
                      (findings->cut ? HF_MISSING_LOCKS : 0);
-    fleet->words = hfi_arena_text(&join->arena, findings->text, strlen(findings->text));
+    fleet->missing_text = hfi_arena_text(&join->arena, findings->text, strlen(findings->text));
     hfi_join_clients(join);
     claim_locks(join, findings);
     join_locks(join, fleet);

@@ -81,7 +81,7 @@ static void write_entry_visited(void *arg, const struct hfi_survey_entry *it) {
 }
 
 /* Omitted if empty; trailing zeros are left out. The total count is the sum of the buckets. */
-static void write_times(struct hfi_json *json, const char *key, const hf_times *times) {
+static void write_times(struct hfi_json *json, const char *key, const hf_histogram *times) {
     size_t len = sizeof times->buckets / sizeof times->buckets[0];
     while (len > 0 && times->buckets[len - 1] == 0)
         len--;
@@ -207,12 +207,12 @@ bool hfi_report_write(const struct hfi_report_request *request,
         return write_presence(request->client_name, json);
     hfi_json_open(json, '{');
     write_self(json, request->client_name, &self);
-    if ((request->wanted & HF_WANT_NUMBERS) != 0)
+    if ((request->wanted & HF_WANT_STATS) != 0)
         write_numbers(json, &self);
     if (json->full || json->len + TAIL_ROOM > json->limit)
         return false;
     write_holds_and_waits(&writer);
-    if ((request->wanted & HF_WANT_TIMES) != 0)
+    if ((request->wanted & HF_WANT_HISTOGRAMS) != 0)
         write_names(&writer);
     hfi_json_close(json, '}');
     return !json->full;

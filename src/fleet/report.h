@@ -29,7 +29,7 @@ struct hfi_survey_client {
     int64_t up_ms;
     const char *under; /* the owner for whom its process was started; NULL: unknown */
     uint64_t acquired, contended, timed_out, released, renewals, losses, renew_failures;
-    hf_times wait, hold, hand_over;
+    hf_histogram wait, hold, hand_over;
 };
 
 /* Latencies of one name: acquires, holds and hand-overs. */
@@ -37,7 +37,7 @@ struct hfi_named_times {
     const char *name;
     size_t name_len;
     uint64_t begun; /* a new number whenever counting restarted */
-    hf_times wait, hold, hand_over;
+    hf_histogram wait, hold, hand_over;
 };
 
 /* Both are called with a mutex locked, so they must not call back. */

@@ -18,7 +18,7 @@ struct hfi_answer_name {
 bool hfi_answer_read_name(struct hfi_json_reader *reader, const char *key,
                           struct hfi_answer_name *name, bool *ret_good);
 
-void hfi_answer_read_times(struct hfi_json_reader *reader, hf_times *times);
+void hfi_answer_read_times(struct hfi_json_reader *reader, hf_histogram *times);
 /* For the client; NULL: they are only skipped. */
 void hfi_answer_read_names(struct hfi_join *join, struct hfi_json_reader *reader,
                            hf_fleet_client *client, struct hfi_answer_name *name);

@@ -15,7 +15,7 @@
 
 /* ---- Histograms ---- */
 
-static void read_buckets(struct hfi_json_reader *reader, hf_times *times) {
+static void read_buckets(struct hfi_json_reader *reader, hf_histogram *times) {
     size_t len = 0;
     if (!hfi_json_enter(reader, '[')) {
         hfi_json_skip(reader);
@@ -29,10 +29,10 @@ static void read_buckets(struct hfi_json_reader *reader, hf_times *times) {
     }
 }
 
-void hfi_answer_read_times(struct hfi_json_reader *reader, hf_times *times) {
+void hfi_answer_read_times(struct hfi_json_reader *reader, hf_histogram *times) {
     int64_t sum_us = 0, max_us = 0;
     char key[16];
-    *times = (hf_times){0};
+    *times = (hf_histogram){0};
     if (!hfi_json_enter(reader, '{')) {
         hfi_json_skip(reader);
         return;
@@ -57,13 +57,13 @@ void hfi_answer_read_times(struct hfi_json_reader *reader, hf_times *times) {
 
 /* One of them, in front of those read before. */
 struct named {
-    hf_fleet_times pub;
+    hf_fleet_name_stats pub;
     struct named *next;
 };
 
 /* False: it is invalid. */
 static bool read_named(struct hfi_json_reader *reader, struct hfi_answer_name *name,
-                       hf_fleet_times *ret) {
+                       hf_fleet_name_stats *ret) {
     char key[16];
     int64_t begun = 0;
     bool good = true;
@@ -90,9 +90,10 @@ static bool read_named(struct hfi_json_reader *reader, struct hfi_answer_name *n
     return good && name->len > 0;
 }
 
-static const hf_fleet_times *const *list(struct hfi_arena *arena, const struct named *last,
-                                         size_t len) {
-    const hf_fleet_times **all = hfi_arena_take(arena, (len + 1) * sizeof(hf_fleet_times *));
+static const hf_fleet_name_stats *const *list(struct hfi_arena *arena, const struct named *last,
+                                              size_t len) {
+    const hf_fleet_name_stats **all =
+        hfi_arena_take(arena, (len + 1) * sizeof(hf_fleet_name_stats *));
     for (size_t i = len; all != NULL && i > 0; i--, last = last->next)
         all[i - 1] = &last->pub;
     return all;
@@ -107,7 +108,7 @@ void hfi_answer_read_names(struct hfi_join *join, struct hfi_json_reader *reader
         return;
     }
     while (!join->failed && hfi_json_next(reader)) {
-        hf_fleet_times times = {0};
+        hf_fleet_name_stats times = {0};
         if (!read_named(reader, name, &times) || client == NULL ||
             !hfi_glob(join->pattern, join->pattern_len, name->bytes, name->len))
             continue;

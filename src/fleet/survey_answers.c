@@ -36,7 +36,7 @@ struct draft {
     char name[256], under[80], program_version[32];
     int64_t up_ms, left_out, names_left_out, acquired, contended, timed_out, losses, renew_failures,
         released, renewals;
-    hf_times wait, hold, hand_over;
+    hf_histogram wait, hold, hand_over;
 };
 
 /* -1: not stated. */
@@ -83,7 +83,7 @@ static void read_self(struct hfi_json_reader *reader, const char *key, struct dr
     };
     const struct {
         const char *key;
-        hf_times *times;
+        hf_histogram *times;
     } histograms[] = {
         {"wait", &draft->wait}, {"hold", &draft->hold}, {"hand_over", &draft->hand_over}};
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++)
@@ -204,7 +204,7 @@ static void add_claim(struct hfi_join *join, hf_fleet_client *client, const stru
                          .kind = hfi_arena_text(arena, it->kind, strlen(it->kind)),
                          .count = waits ? 0 : it->count,
                          .for_ms = time_said(it->for_ms),
-                         .left_ms = time_said(it->left_ms),
+                         .remaining_ms = time_said(it->left_ms),
                          .renewed = !waits && it->renewed == 1,
                          .thread = hfi_arena_text(arena, it->thread, strlen(it->thread))};
 }
@@ -248,7 +248,7 @@ static void describe(struct hfi_join *join, hf_fleet_client *client, const struc
         hfi_join_describe(join, client, draft->name);
     client->version = hfi_arena_text(arena, draft->program_version, strlen(draft->program_version));
     client->under = hfi_arena_text(arena, draft->under, strlen(draft->under));
-    client->presence = HF_ALIVE;
+    client->presence = HF_PRESENCE_ALIVE;
     HFI_CONTAINER(client, struct hfi_joined_client, pub)->tells_nothing = draft->tells_nothing == 1;
     client->up_ms = time_said(draft->up_ms);
     client->left_out = left_out_said(draft->left_out);
@@ -281,7 +281,7 @@ void hfi_join_answer(struct hfi_join *join, const char *text, size_t len) {
     }
     if (read_draft(join, text, len, &draft, &it)) {
         hf_fleet_client *client = hfi_join_client(join, draft.id);
-        if (client != NULL && client->presence != HF_ALIVE) {
+        if (client != NULL && client->presence != HF_PRESENCE_ALIVE) {
             describe(join, client, &draft);
             read_answer(join, text, len, &draft, client, &it);
         }

@@ -243,7 +243,7 @@ static void on_change(void *arg, struct hfi_node *from, struct hfi_node *to) {
     hfi_log(redis->log, HF_LOG_WARN, "the primary is now %s, and was %s; all holds are verified",
             hfi_node_name(to), hfi_node_name(from));
     hfi_redis_compare_clocks(redis, from, to);
-    atomic_fetch_add_explicit(redis->switches, 1, memory_order_relaxed);
+    atomic_fetch_add_explicit(redis->failovers, 1, memory_order_relaxed);
     hfi_node_learnt(to)->took_over_ms = hfi_now_ms();
     if (engine_events != NULL)
         engine_events->doubted(engine_events->arg, &(struct hfi_scope){.node = to});
@@ -274,7 +274,7 @@ static void on_moved(void *arg, struct hfi_node *to, const struct hfi_slot_set *
         hfi_log(redis->log, HF_LOG_WARN,
                 "another server of the cluster took over: %s; all holds there are verified",
                 hfi_node_name(to));
-        atomic_fetch_add_explicit(redis->switches, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(redis->failovers, 1, memory_order_relaxed);
         hfi_node_learnt(to)->took_over_ms = hfi_now_ms();
     }
     if (engine_events != NULL)
@@ -337,10 +337,10 @@ static int make_route(struct hfi_redis *redis, const struct hfi_engine_config *c
         .url = config->url,
         .client_name = config->client_name,
         .cmd_timeout_ms = config->cmd_timeout_ms,
-        .ping_ms = config->ping_ms,
+        .ping_interval_ms = config->ping_interval_ms,
         .sleeps_at_once = config->sleeps_at_once,
-        .map = config->map,
-        .map_user = config->map_user,
+        .address_map = config->address_map,
+        .address_map_user = config->address_map_user,
         .commands = config->commands,
         .reconnects = config->reconnects,
         .hooks = &hooks,
@@ -389,9 +389,9 @@ int hfi_redis_new(const struct hfi_engine_config *config, struct hfi_engine **re
     redis->fair_horizon_ms = 2 * config->watchdog_ms;
     redis->fair_wait_ms = config->fair_wait_ms;
     redis->db = config->url->db;
-    redis->unknowns = config->unknowns;
+    redis->in_doubt = config->in_doubt;
     redis->notify_failures = config->notify_failures;
-    redis->switches = config->switches;
+    redis->failovers = config->failovers;
     redis->redirects = config->redirects;
     redis->ack_failures = config->ack_failures;
     redis->track_events = config->track_events;

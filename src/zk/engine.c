@@ -229,7 +229,7 @@ int hfi_zk_new(const struct hfi_engine_config *config, struct hfi_engine **ret, 
     zk->keeper = config->keeper;
     zk->cmd_timeout_ms = config->cmd_timeout_ms;
     zk->connect_timeout_ms = config->connect_timeout_ms;
-    zk->unknowns = config->unknowns;
+    zk->in_doubt = config->in_doubt;
     hfi_list_init(&zk->renewals);
     hfi_list_init(&zk->name_listeners);
     int err = make_parts(zk, config, error);

@@ -84,7 +84,7 @@ ROW_CASES(R14_abandoned_when_it_is_granted, row, kinds) {
 
 /* Only what the operation has added. */
 WORLD_CASE(R14_one_count_of_a_nested_hold_is_given_back) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_op *op;
     options.owner = hf_owner_new();
     assert_int_equal(hf_lock_acquire_with(w->lock, &options, NULL), HF_OK);
@@ -166,7 +166,7 @@ CASE(R14_a_callback_that_is_due_does_not_run) {
 /* ---- What is acquired otherwise ---- */
 
 WORLD_CASE(R14_permits_and_a_semaphores_are_given_back) {
-    hf_permits_options many = HF_PERMITS_INIT;
+    hf_permits_options many = HF_PERMITS_OPTIONS_INIT;
     hf_permit_id *ids = malloc(3 * sizeof *ids);
     hf_op *op;
     int64_t number;
@@ -198,11 +198,11 @@ CASE(R14_outputs_are_freed) {
     assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
     for (int i = 0; i < 60; i++) {
         hf_lock_info **info = calloc(1, sizeof(hf_lock_info *));
-        hf_facts **facts = calloc(1, sizeof(hf_facts *));
+        hf_server_info **facts = calloc(1, sizeof(hf_server_info *));
         hf_fleet **fleet = calloc(1, sizeof(hf_fleet *));
         hf_op *ops[3];
         assert_int_equal(hf_lock_inspect_start(w.lock, info, NULL, NULL, &ops[0]), HF_OK);
-        assert_int_equal(hf_lock_facts_start(w.lock, facts, NULL, NULL, &ops[1]), HF_OK);
+        assert_int_equal(hf_lock_server_info_start(w.lock, facts, NULL, NULL, &ops[1]), HF_OK);
         assert_int_equal(hf_survey_start(w.client, NULL, fleet, NULL, NULL, &ops[2]), HF_OK);
         usleep((useconds_t)(random_next(&seed) % 3000)); /* at any moment of theirs */
         for (int k = 0; k < 3; k++)
@@ -250,7 +250,7 @@ CASE(R14_abandoned_before_a_close) {
         hf_client *client;
         hf_lock *lock, *fair;
         hf_op *ops[3];
-        hf_acquire_options acquire = HF_ACQUIRE_INIT;
+        hf_acquire_options acquire = HF_ACQUIRE_OPTIONS_INIT;
         acquire.owner = 7;
         if (i % 2 == 1)
             options.flags = HF_MANUAL_DISPATCH;
@@ -331,7 +331,7 @@ ROW_CASES(R15_a_forgotten_hold_ends_with_its_lease, row, kinds) {
     struct world w;
     struct world_events events;
     hf_options options = world_options();
-    hf_acquire_options acquire = HF_ACQUIRE_INIT;
+    hf_acquire_options acquire = HF_ACQUIRE_OPTIONS_INIT;
     hf_lock *lock;
     options.watchdog_ms = 600;
     memset(&events, 0, sizeof events);

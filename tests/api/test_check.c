@@ -30,7 +30,7 @@ static bool check(void *user) {
 }
 
 static hf_acquire_options checked(struct checks *checks) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.check = check;
     options.check_user = checks;
     return options;
@@ -79,7 +79,7 @@ WORLD_CASE(T08_a_check_ends_the_wait_for_all_of_two) {
     hf_lock *members[2] = {w->lock, NULL}, *all;
     bool locked;
     assert_int_equal(hf_lock_new(w->client, "second", &members[1]), HF_OK);
-    assert_int_equal(hf_lock_new_all(members, 2, &all), HF_OK);
+    assert_int_equal(hf_lock_new_multi(members, 2, &all), HF_OK);
     assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
     hf_acquire_options options = checked(&checks);
     assert_int_equal(hf_lock_acquire_with(all, &options, NULL), HF_ECANCELED);
@@ -92,8 +92,8 @@ WORLD_CASE(T08_a_check_ends_the_wait_for_all_of_two) {
 
 WORLD_CASE(T08_a_check_ends_the_wait_for_a_semaphore_permits_and_a_latch) {
     struct checks checks = {.end_at = 2};
-    hf_wait_options wait = HF_WAIT_INIT;
-    hf_permits_options permits = HF_PERMITS_INIT;
+    hf_wait_options wait = HF_WAIT_OPTIONS_INIT;
+    hf_permits_options permits = HF_PERMITS_OPTIONS_INIT;
     hf_permit_id id;
     wait.check = permits.check = check;
     wait.check_user = permits.check_user = &checks;
@@ -266,7 +266,7 @@ static void *lock_and_unlock(void *arg) {
 
 WORLD_CASE(T10_a_slow_check_keeps_no_other_thread_waiting) {
     struct slow slow = {.w = w};
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     pthread_t thread;
     options.check = wait_for_others;
     options.check_user = &slow;
@@ -295,8 +295,8 @@ WORLD_CASE(T10_a_call_inside_a_check_is_refused) {
 WORLD_CASE(T10_an_operation_with_a_check_is_refused) {
     struct checks checks = {.end_at = 1};
     hf_acquire_options options = checked(&checks);
-    hf_wait_options wait = HF_WAIT_INIT;
-    hf_permits_options permits = HF_PERMITS_INIT;
+    hf_wait_options wait = HF_WAIT_OPTIONS_INIT;
+    hf_permits_options permits = HF_PERMITS_OPTIONS_INIT;
     hf_permit_id id;
     hf_op *op;
     wait.check = permits.check = check;

@@ -72,8 +72,8 @@ static void on_end(hf_op *op, const hf_result *result, void *user) {
     atomic_fetch_add(&round->closed, result->code == HF_ECLOSED);
 }
 
-static void ignore(hf_listener *listener, const hf_news *news, void *user) {
-    (void)listener, (void)news, (void)user;
+static void ignore(hf_listener *listener, const hf_notification *notification, void *user) {
+    (void)listener, (void)notification, (void)user;
 }
 
 static void begin(struct round *round) {
@@ -97,9 +97,9 @@ static void begin(struct round *round) {
 static int start_one(struct round *round, int i) {
     hf_lock *lock = round->locks[next(4)];
     hf_op **op = &round->ops[i];
-    hf_acquire_options acquire = HF_ACQUIRE_INIT;
-    hf_wait_options wait = HF_WAIT_INIT;
-    hf_permits_options permits = HF_PERMITS_INIT;
+    hf_acquire_options acquire = HF_ACQUIRE_OPTIONS_INIT;
+    hf_wait_options wait = HF_WAIT_OPTIONS_INIT;
+    hf_permits_options permits = HF_PERMITS_OPTIONS_INIT;
     acquire.owner = 1 + next(3);
     acquire.wait_ms = wait.wait_ms = permits.wait_ms = next(3) == 0 ? 0 : HF_FOREVER;
     switch (next(12)) {

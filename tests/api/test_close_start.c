@@ -43,8 +43,8 @@ static void on_gone(void *user) {
     atomic_fetch_add(&round->gone, 1);
 }
 
-static void ignore(hf_listener *listener, const hf_news *news, void *user) {
-    (void)listener, (void)news, (void)user;
+static void ignore(hf_listener *listener, const hf_notification *notification, void *user) {
+    (void)listener, (void)notification, (void)user;
 }
 
 static void begin(struct round *round, const char *url, unsigned flags) {

@@ -91,7 +91,7 @@ CASE(a_thread_that_holds_forks) {
 /* ---- A switch of the parent's ---- */
 
 static int use_switch(void *arg) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_client *client;
     hf_lock *lock;
     options.cancel = arg;

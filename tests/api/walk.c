@@ -23,21 +23,22 @@ static void ignore_permit(hf_permits *permits, const char *id, const hf_event *e
     (void)user;
 }
 
-static void ignore_news(hf_listener *listener, const hf_news *news, void *user) {
+static void ignore_notification(hf_listener *listener, const hf_notification *notification,
+                                void *user) {
     (void)listener;
-    (void)news;
+    (void)notification;
     (void)user;
 }
 
-static void note_listening(hf_listener *listener, const hf_news *news, void *user) {
+static void note_listening(hf_listener *listener, const hf_notification *notification, void *user) {
     struct walk *w = user;
     (void)listener;
-    if (news->kind == HF_NEWS_LISTENING)
+    if (notification->kind == HF_NOTIFY_SUBSCRIBED)
         atomic_store(&w->listening, 1);
 }
 
 static hf_acquire_options briefly(struct walk *w) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.wait_ms = BRIEF_MS;
     options.cancel = w->cancel;
     return options;
@@ -55,7 +56,7 @@ static int acquire_start(struct walk *w) {
 
 static int new_all(struct walk *w) {
     hf_lock *members[] = {w->lock, w->fenced};
-    return hf_lock_new_all(members, 2, &w->made_lock);
+    return hf_lock_new_multi(members, 2, &w->made_lock);
 }
 
 static int new_group(struct walk *w) {
@@ -69,7 +70,7 @@ static int stats(struct walk *w) {
 }
 
 static hf_extend_options for_a_minute(struct walk *w) {
-    hf_extend_options options = HF_EXTEND_INIT;
+    hf_extend_options options = HF_EXTEND_OPTIONS_INIT;
     options.owner = w->owner;
     options.mode = HF_EXTEND_SET;
     options.lease_ms = 60000;
@@ -120,7 +121,7 @@ static int fence_check(void) {
     X(hf_error_format, CHILD_ANY,                                                                  \
       FROM_TEXT(hf_error_format(NULL, w->made_handle, sizeof w->made_handle)))                     \
     X(hf_error_name, CHILD_ANY, FROM_TEXT(hf_error_name(HF_EBUSY)))                                \
-    X(hf_facts_free, CHILD_ANY, ENDS(hf_facts_free, facts))                                        \
+    X(hf_server_info_free, CHILD_ANY, ENDS(hf_server_info_free, facts))                            \
     X(hf_fence_check, CHILD_ANY, fence_check())                                                    \
     X(hf_fleet_deadlocks, CHILD_ANY, hf_fleet_deadlocks(w->fleet, w->fleet, &w->made_deadlocks))   \
     X(hf_fleet_free, CHILD_ANY, ENDS(hf_fleet_free, fleet))                                        \
@@ -147,11 +148,11 @@ static int fence_check(void) {
     X(hf_latch_try_set_start, CHILD_FORKED,                                                        \
       hf_latch_try_set_start(w->latch, 1, NULL, NULL, &w->made_op))                                \
     X(hf_listen, CHILD_FORKED,                                                                     \
-      hf_listen(w->client, "heard", ignore_news, NULL, &w->made_listener))                         \
+      hf_listen(w->client, "heard", ignore_notification, NULL, &w->made_listener))                 \
     X(hf_listen_breaks, CHILD_FORKED,                                                              \
-      hf_listen_breaks(w->client, ignore_news, NULL, &w->made_listener))                           \
+      hf_listen_breaks(w->client, ignore_notification, NULL, &w->made_listener))                   \
     X(hf_listen_bytes, CHILD_FORKED,                                                               \
-      hf_listen_bytes(w->client, "heard", 5, ignore_news, NULL, &w->made_listener))                \
+      hf_listen_bytes(w->client, "heard", 5, ignore_notification, NULL, &w->made_listener))        \
     X(hf_listener_free, CHILD_ANY, ENDS(hf_listener_free, listener))                               \
     X(hf_lock_acquire, CHILD_FORKED, hf_lock_acquire(w->lock))                                     \
     X(hf_lock_acquire_for, CHILD_FORKED, hf_lock_acquire_for(w->held, BRIEF_MS))                   \
@@ -168,9 +169,9 @@ static int fence_check(void) {
       hf_lock_extend_start(w->held, w->owner, 60000, NULL, NULL, &w->made_op))                     \
     X(hf_lock_extend_with, CHILD_FORKED, extend_with(w))                                           \
     X(hf_lock_extend_with_start, CHILD_FORKED, extend_with_start(w))                               \
-    X(hf_lock_facts, CHILD_FORKED, hf_lock_facts(w->lock, &w->made_facts))                         \
-    X(hf_lock_facts_start, CHILD_FORKED,                                                           \
-      hf_lock_facts_start(w->lock, &w->made_facts, NULL, NULL, &w->made_op))                       \
+    X(hf_lock_server_info, CHILD_FORKED, hf_lock_server_info(w->lock, &w->made_facts))             \
+    X(hf_lock_server_info_start, CHILD_FORKED,                                                     \
+      hf_lock_server_info_start(w->lock, &w->made_facts, NULL, NULL, &w->made_op))                 \
     X(hf_lock_forget, CHILD_FORKED, hf_lock_forget(w->held))                                       \
     X(hf_lock_forget_as, CHILD_FORKED, hf_lock_forget_as(w->held, w->owner))                       \
     X(hf_lock_free, CHILD_ANY, ENDS(hf_lock_free, lock))                                           \
@@ -195,7 +196,7 @@ static int fence_check(void) {
     X(hf_lock_lost_fd, CHILD_FORKED, hf_lock_lost_fd(w->held))                                     \
     X(hf_lock_name, CHILD_ANY, FROM_TEXT(hf_lock_name(w->held, NULL)))                             \
     X(hf_lock_new, CHILD_FORKED, hf_lock_new(w->client, "new", &w->made_lock))                     \
-    X(hf_lock_new_all, CHILD_FORKED, new_all(w))                                                   \
+    X(hf_lock_new_multi, CHILD_FORKED, new_all(w))                                                 \
     X(hf_lock_new_bytes, CHILD_FORKED, hf_lock_new_bytes(w->client, "new", 3, &w->made_lock))      \
     X(hf_lock_new_group, CHILD_FORKED, new_group(w))                                               \
     X(hf_lock_new_named, CHILD_FORKED, hf_lock_new_named(w->client, "new", NULL, &w->made_lock))   \
@@ -242,9 +243,9 @@ static int fence_check(void) {
     X(hf_permits_extend_start, CHILD_FORKED,                                                       \
       hf_permits_extend_start(w->permits, &w->permit, 60000, NULL, NULL, &w->made_op))             \
     X(hf_permits_free, CHILD_ANY, ENDS(hf_permits_free, permits))                                  \
-    X(hf_permits_lease_ms, CHILD_FORKED, hf_permits_lease_ms(w->permits, &w->permit, &w->value))   \
-    X(hf_permits_lease_ms_start, CHILD_FORKED,                                                     \
-      hf_permits_lease_ms_start(w->permits, &w->permit, NULL, NULL, &w->made_op))                  \
+    X(hf_permits_ttl_ms, CHILD_FORKED, hf_permits_ttl_ms(w->permits, &w->permit, &w->value))       \
+    X(hf_permits_ttl_ms_start, CHILD_FORKED,                                                       \
+      hf_permits_ttl_ms_start(w->permits, &w->permit, NULL, NULL, &w->made_op))                    \
     X(hf_permits_lost_fd, CHILD_FORKED, hf_permits_lost_fd(w->permits))                            \
     X(hf_permits_name, CHILD_ANY, FROM_TEXT(hf_permits_name(w->permits, NULL)))                    \
     X(hf_permits_new, CHILD_FORKED, hf_permits_new(w->client, "new", &w->made_permits))            \
@@ -339,7 +340,7 @@ bool walk_begin(struct walk *w, struct server *server) {
 
 void walk_end(struct walk *w) {
     DROP(hf_lock_info_free, info);
-    DROP(hf_facts_free, facts);
+    DROP(hf_server_info_free, facts);
     DROP(hf_fleet_free, fleet);
     DROP(hf_deadlocks_free, deadlocks);
     DROP(hf_text_free, text);
@@ -355,8 +356,8 @@ static const char *name_of(struct walk *w, char name[64], const char *what) {
 }
 
 static bool make_held(struct walk *w) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
-    hf_lock_options fenced = HF_LOCK_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
+    hf_lock_options fenced = HF_LOCK_OPTIONS_INIT;
     char name[64];
     fenced.flags = HF_FENCED;
     w->owner = options.owner = hf_owner_new();
@@ -372,7 +373,7 @@ static bool make_held(struct walk *w) {
 }
 
 static bool make_armed(struct walk *w) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     if (hf_cancel_new(&w->armed) != HF_OK)
         return false;
     options.cancel = w->armed;
@@ -393,7 +394,7 @@ static bool make_others(struct walk *w) {
 static bool make_answers(struct walk *w) {
     return (w->extra != NULL || hf_open(server_url(w->server), NULL, &w->extra) == HF_OK) &&
            (w->info != NULL || hf_lock_inspect(w->held, &w->info) == HF_OK) &&
-           (w->facts != NULL || hf_lock_facts(w->lock, &w->facts) == HF_OK) &&
+           (w->facts != NULL || hf_lock_server_info(w->lock, &w->facts) == HF_OK) &&
            (w->fleet != NULL || hf_survey(w->client, NULL, &w->fleet) == HF_OK) &&
            (w->deadlocks != NULL ||
             hf_fleet_deadlocks(w->fleet, w->fleet, &w->deadlocks) == HF_OK) &&
@@ -456,7 +457,7 @@ void walk_tidy(struct walk *w) {
     DROP(hf_cancel_free, armed);
     DROP(hf_cancel_free, made_cancel);
     DROP(hf_lock_info_free, made_info);
-    DROP(hf_facts_free, made_facts);
+    DROP(hf_server_info_free, made_facts);
     DROP(hf_fleet_free, made_fleet);
     DROP(hf_deadlocks_free, made_deadlocks);
     DROP(hf_text_free, made_text);

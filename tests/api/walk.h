@@ -47,7 +47,7 @@ struct walk {
     hf_listener *listener;
     atomic_int listening; /* it does */
     hf_lock_info *info;
-    hf_facts *facts;
+    hf_server_info *facts;
     hf_fleet *fleet;
     hf_deadlocks *deadlocks;
     char *text;
@@ -63,7 +63,7 @@ struct walk {
     hf_op *made_op;
     hf_listener *made_listener;
     hf_lock_info *made_info;
-    hf_facts *made_facts;
+    hf_server_info *made_facts;
     hf_fleet *made_fleet;
     hf_deadlocks *made_deadlocks;
     char *made_text;

@@ -69,7 +69,7 @@ test_values_of_options() {
     same "$out" "kill
 signal
 ignore"
-    expect 0 holdfast completion elect --on-gain
+    expect 0 holdfast completion elect --on-start-leading
     same "$out" ""
     expect 0 holdfast completion run -w
     expect 1 holdfast completion run --fair
@@ -77,7 +77,7 @@ ignore"
     expect 1 holdfast completion run name
     complete_in_bash -s "$socket" run --on-lost k
     same "$out" kill
-    complete_in_bash -s "$socket" elect --on-gain k
+    complete_in_bash -s "$socket" elect --on-start-leading k
     same "$out" "" # and so the shell offers its files
     wait_until completes kilo -s "$socket" run --fair k
     if command -v fish >/dev/null; then

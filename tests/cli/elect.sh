@@ -98,8 +98,8 @@ test_a_signal_ends_a_pause() {
 }
 
 test_hooks_come_in_turn() {
-    start hf elect --backoff 10ms --on-gain "echo gain \$HOLDFAST_NAME >>$dir/hooks" \
-        --on-lose "echo lose >>$dir/hooks" h true
+    start hf elect --backoff 10ms --on-start-leading "echo gain \$HOLDFAST_NAME >>$dir/hooks" \
+        --on-stop-leading "echo lose >>$dir/hooks" h true
     wait_until has_lines "$dir/hooks" 6
     kill -TERM "$pid"
     finish "$pid"
@@ -132,7 +132,7 @@ test_its_term_ends_with_it() {
 # A hook is a child like the command: what is secret is not for it.
 test_hooks_get_no_password() {
     start env HOLDFAST_PASSWORD=s3cret HOLDFAST_PASS=s3cret "$HOLDFAST" -s "$socket" --user default elect --once \
-        --on-gain "env >$dir/gain.env" --on-lose "env >$dir/lose.env" l sh -c "env >$dir/command.env"
+        --on-start-leading "env >$dir/gain.env" --on-stop-leading "env >$dir/lose.env" l sh -c "env >$dir/command.env"
     finish "$pid"
     same "$status" 0
     local file
@@ -144,7 +144,7 @@ test_hooks_get_no_password() {
 
 # Told to end, it ends its hook as well: all of it, also one that does not want to.
 test_a_signal_ends_the_hook() {
-    start hf elect --on-gain "echo \$\$ >$dir/gain.pid; stay; true" m sh -c "$leading" "$dir/hooked"
+    start hf elect --on-start-leading "echo \$\$ >$dir/gain.pid; stay; true" m sh -c "$leading" "$dir/hooked"
     wait_until file_filled "$dir/gain.pid"
     wait_until file_filled "$dir/hooked"
     local hook
@@ -154,7 +154,7 @@ test_a_signal_ends_the_hook() {
     same "$status" 143
     ended "$hook" || fail "the hook still runs"
     free m || fail "still locked"
-    start hf elect -k 200ms --on-gain "trap '' TERM; echo \$\$ >$dir/deaf.pid; while [ -d $test_proc ]; do tick; done" \
+    start hf elect -k 200ms --on-start-leading "trap '' TERM; echo \$\$ >$dir/deaf.pid; while [ -d $test_proc ]; do tick; done" \
         m sh -c "$leading" "$dir/deaf"
     wait_until file_filled "$dir/deaf.pid"
     wait_until file_filled "$dir/deaf"
@@ -166,7 +166,7 @@ test_a_signal_ends_the_hook() {
 
 # The command has ended by itself; what is waited for is the hook, and the signal is what ends it all.
 test_a_signal_while_it_waits_for_a_hook() {
-    start hf elect --on-lose "trap 'touch $dir/lose.term; exit' TERM; echo \$\$ >$dir/lose.pid
+    start hf elect --on-stop-leading "trap 'touch $dir/lose.term; exit' TERM; echo \$\$ >$dir/lose.pid
         while [ -d $test_proc ]; do tick; done" n true
     wait_until file_filled "$dir/lose.pid"
     kill -TERM "$pid"

@@ -13,7 +13,7 @@ scrape() {
     answers 200 /metrics
     lint "$dir/body"
     answers 200 /metrics -H 'Accept: application/openmetrics-text; version=1.0.0'
-    times=$(grep '^holdfast_lock_' "$dir/body")
+    times=$(grep -E '^holdfast_fleet_lock_(wait|hold|hand_over|times)_' "$dir/body")
 }
 # All of what came last.
 is_well_formed() {
@@ -55,15 +55,15 @@ test_the_sum_of_two_clients_of_which_one_ends() {
     local second=$pid
     wait_until awaited busy
     serve
-    wait_until will_say 'holdfast_lock_wait_seconds_count{lock="busy"} 1'
+    wait_until will_say 'holdfast_fleet_lock_wait_seconds_count{lock="busy"} 1'
     kill "$first"
     # the second has it now, and what the first has counted is not forgotten
-    wait_until will_say 'holdfast_lock_wait_seconds_count{lock="busy"} 2' \
-        'holdfast_lock_wait_seconds_bucket{lock="busy",le="+Inf"} 2'
+    wait_until will_say 'holdfast_fleet_lock_wait_seconds_count{lock="busy"} 2' \
+        'holdfast_fleet_lock_wait_seconds_bucket{lock="busy",le="+Inf"} 2'
     kill "$second"
     wait_until free busy
     next_scrape
-    says 'holdfast_lock_wait_seconds_count{lock="busy"} 2' || fail "$times"
+    says 'holdfast_fleet_lock_wait_seconds_count{lock="busy"} 2' || fail "$times"
     is_well_formed
 }
 
@@ -103,29 +103,29 @@ test_what_is_more_is_added() {
     tells $A "$(named x 1 "$(counts 5000 0 0 3 0 0 0 0 0 0 0 0 0 2)" "$(counts 900 1)")"
     tells $B "$(named x 7 "$(counts 1000000 4)")" "$(named y 8 "$(counts 1 1)")"
     serve
-    wait_until will_say 'holdfast_lock_wait_seconds_count{lock="x"} 9' 'holdfast_lock_wait_seconds_sum{lock="x"} 1.005000' \
-        'holdfast_lock_wait_seconds_bucket{lock="x",le="0.000064"} 7' \
-        'holdfast_lock_wait_seconds_bucket{lock="x",le="0.001024"} 7' \
-        'holdfast_lock_wait_seconds_bucket{lock="x",le="0.004096"} 9' \
-        'holdfast_lock_hold_seconds_count{lock="x"} 1' 'holdfast_lock_wait_seconds_count{lock="y"} 1'
+    wait_until will_say 'holdfast_fleet_lock_wait_seconds_count{lock="x"} 9' 'holdfast_fleet_lock_wait_seconds_sum{lock="x"} 1.005000' \
+        'holdfast_fleet_lock_wait_seconds_bucket{lock="x",le="0.000064"} 7' \
+        'holdfast_fleet_lock_wait_seconds_bucket{lock="x",le="0.001024"} 7' \
+        'holdfast_fleet_lock_wait_seconds_bucket{lock="x",le="0.004096"} 9' \
+        'holdfast_fleet_lock_hold_seconds_count{lock="x"} 1' 'holdfast_fleet_lock_wait_seconds_count{lock="y"} 1'
     [[ $times != *'hold_seconds_count{lock="y"}'* ]] || fail "nothing was held: $times"
     next_scrape # nothing new
-    says 'holdfast_lock_wait_seconds_count{lock="x"} 9' || fail "$times"
+    says 'holdfast_fleet_lock_wait_seconds_count{lock="x"} 9' || fail "$times"
     tells $A "$(named x 1 "$(counts 6000 0 0 4 0 0 0 0 0 0 0 0 0 2)" "$(counts 900 1)")"
-    wait_until will_say 'holdfast_lock_wait_seconds_count{lock="x"} 10' 'holdfast_lock_wait_seconds_sum{lock="x"} 1.006000'
+    wait_until will_say 'holdfast_fleet_lock_wait_seconds_count{lock="x"} 10' 'holdfast_fleet_lock_wait_seconds_sum{lock="x"} 1.006000'
     # one is not there for a while
     tells $B
     next_scrape
-    says 'holdfast_lock_wait_seconds_count{lock="x"} 10' 'holdfast_lock_wait_seconds_count{lock="y"} 1' || fail "$times"
+    says 'holdfast_fleet_lock_wait_seconds_count{lock="x"} 10' 'holdfast_fleet_lock_wait_seconds_count{lock="y"} 1' || fail "$times"
     tells $B "$(named x 7 "$(counts 1000000 5)")"
-    wait_until will_say 'holdfast_lock_wait_seconds_count{lock="x"} 11'
+    wait_until will_say 'holdfast_fleet_lock_wait_seconds_count{lock="x"} 11'
     # one has begun anew
     tells $B "$(named x 9 "$(counts 30 2)")"
-    wait_until will_say 'holdfast_lock_wait_seconds_count{lock="x"} 13' 'holdfast_lock_wait_seconds_sum{lock="x"} 1.006030'
+    wait_until will_say 'holdfast_fleet_lock_wait_seconds_count{lock="x"} 13' 'holdfast_fleet_lock_wait_seconds_sum{lock="x"} 1.006030'
     # one says less than before, which it cannot
     tells $A "$(named x 1 "$(counts 1 1)")"
     next_scrape
-    says 'holdfast_lock_wait_seconds_count{lock="x"} 13' 'holdfast_lock_wait_seconds_sum{lock="x"} 1.006030' ||
+    says 'holdfast_fleet_lock_wait_seconds_count{lock="x"} 13' 'holdfast_fleet_lock_wait_seconds_sum{lock="x"} 1.006030' ||
         fail "$times"
     is_well_formed
 }
@@ -134,8 +134,8 @@ test_what_is_more_is_added() {
 serve_two_names() {
     serve --metrics-locks 2
     scrape
-    says 'holdfast_lock_wait_seconds_count{lock="worst"} 2' 'holdfast_lock_wait_seconds_count{lock="q\"\n"} 1' \
-        'holdfast_lock_times_left_out 2' && return
+    says 'holdfast_fleet_lock_wait_seconds_count{lock="worst"} 2' 'holdfast_fleet_lock_wait_seconds_count{lock="q\"\n"} 1' \
+        'holdfast_fleet_lock_times_left_out 2' && return
     kill "$serving"
     finish "$serving"
     return 1
@@ -148,8 +148,8 @@ test_names_that_were_waited_for_come_first_and_stay() {
     expect 64 hf serve --metrics-locks 10001
     wait_until serve_two_names
     tells $A "$(named idle 1 "$(counts 100000 100)")" "$(named worst 3 "$(counts 5000 1)")"
-    wait_until will_say 'holdfast_lock_wait_seconds_count{lock="worst"} 2' \
-        'holdfast_lock_wait_seconds_count{lock="q\"\n"} 1' 'holdfast_lock_times_left_out 1'
+    wait_until will_say 'holdfast_fleet_lock_wait_seconds_count{lock="worst"} 2' \
+        'holdfast_fleet_lock_wait_seconds_count{lock="q\"\n"} 1' 'holdfast_fleet_lock_times_left_out 1'
     is_well_formed
 }
 

@@ -113,7 +113,7 @@ test_paths_and_methods() {
 
 # A name that another made point to this machine is not answered.
 test_only_for_hosts_that_are_ours() {
-    serve --host-name locks.example.org
+    serve --allowed-host locks.example.org
     for host in localhost "localhost:$port" 127.0.0.1 '[::1]:80' LOCKS.example.org locks.example.org:443; do
         answers 200 /api/locks -H "Host: $host"
     done

@@ -25,7 +25,7 @@ static void hear(struct losses *losses, int64_t taken_ms, enum how how, unsigned
     char text[40];
     snprintf(text, sizeof text, "%08x-0000-4000-8000-000000000000", id);
     const hf_fleet_client client = {
-        .id = text, .presence = HF_ALIVE, .up_ms = up_ms, .losses = count};
+        .id = text, .presence = HF_PRESENCE_ALIVE, .up_ms = up_ms, .losses = count};
     const hf_fleet_client *const listed[] = {&client};
     hf_fleet fleet = {.taken_ms = taken_ms};
     if (how == ANSWERS) {

@@ -76,7 +76,7 @@ WORLD_CASE_WITH(a_survey_is_as_ls_prints_it, world_options(), options.report_aft
 }
 
 CASE(an_empty_survey_is_empty) {
-    const hf_fleet none = {.words = "nobody could be asked", .took_ms = 7};
+    const hf_fleet none = {.missing_text = "nobody could be asked", .took_ms = 7};
     char *text;
     assert_int_equal(hf_fleet_json(&none, &text), HF_OK);
     assert_string_equal(

@@ -23,8 +23,8 @@ struct reports {
     size_t len;
     hf_fleet_client *clients;
     const hf_fleet_client **listed;
-    hf_fleet_times *times; /* one of each client */
-    const hf_fleet_times **named;
+    hf_fleet_name_stats *times; /* one of each client */
+    const hf_fleet_name_stats **named;
     char (*ids)[40], (*names)[16];
 };
 
@@ -54,14 +54,16 @@ static void tells(struct reports *reports, unsigned id, const char *name, uint64
     size_t i = reports->len++;
     snprintf(reports->ids[i], sizeof reports->ids[i], "%08x-0000-4000-8000-000000000000", id);
     snprintf(reports->names[i], sizeof reports->names[i], "%s", name);
-    reports->times[i] = (hf_fleet_times){.name = reports->names[i],
-                                         .name_len = strlen(name),
-                                         .begun = 1,
-                                         .wait = {.count = count, .sum_us = sum_us}};
+    reports->times[i] = (hf_fleet_name_stats){.name = reports->names[i],
+                                              .name_len = strlen(name),
+                                              .begun = 1,
+                                              .wait = {.count = count, .sum_us = sum_us}};
     reports->times[i].wait.buckets[10] = count;
     reports->named[i] = &reports->times[i];
-    reports->clients[i] = (hf_fleet_client){
-        .id = reports->ids[i], .presence = HF_ALIVE, .names_len = 1, .names = &reports->named[i]};
+    reports->clients[i] = (hf_fleet_client){.id = reports->ids[i],
+                                            .presence = HF_PRESENCE_ALIVE,
+                                            .names_len = 1,
+                                            .names = &reports->named[i]};
     reports->listed[i] = &reports->clients[i];
 }
 
@@ -90,7 +92,7 @@ static long long waits_of(const struct lock_times *times, const char *name) {
     assert_non_null(out);
     lock_times_write(times, out);
     assert_int_equal(fclose(out), 0);
-    snprintf(wanted, sizeof wanted, "\nholdfast_lock_wait_seconds_count{lock=\"%s\"} ", name);
+    snprintf(wanted, sizeof wanted, "\nholdfast_fleet_lock_wait_seconds_count{lock=\"%s\"} ", name);
     const char *line = strstr(text, wanted);
     if (line != NULL)
         value = strtoll(line + strlen(wanted), NULL, 10);

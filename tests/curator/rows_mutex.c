@@ -191,7 +191,7 @@ void mutex_inspect_names_java(void **state) {
 }
 
 static hf_fleet *survey(hf_client *client, const char *pattern) {
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     hf_fleet *fleet = NULL;
     options.pattern = pattern;
     options.limit_ms = HANG_MS;
@@ -201,7 +201,7 @@ static hf_fleet *survey(hf_client *client, const char *pattern) {
 
 static bool is_java(const hf_fleet_party *party) {
     return strncmp(party->owner, "session 0x", 10) == 0 && strchr(party->owner, '.') != NULL &&
-           party->presence == HF_CONNECTED;
+           party->presence == HF_PRESENCE_CONNECTED;
 }
 
 /* When the waits have lasted for twice as long as it is from one survey to the next. */
@@ -222,7 +222,7 @@ void mutex_survey_names_java(void **state) {
     int thread = java_thread();
     hf_client *client = c_client(SESSION_MS);
     hf_lock *javas = c_lock(client, HF_PLAIN, "s8/java"), *ours = c_lock(client, HF_PLAIN, "s8/c");
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_op *held, *waits;
     options.owner = 7;
     options.wait_ms = HF_FOREVER;

@@ -156,7 +156,7 @@ void latch_is_a_barrier(void **state) {
 
 static hf_lock *all_of(hf_lock *a, hf_lock *b) {
     hf_lock *all = NULL;
-    assert_hf(HF_OK, hf_lock_new_all((hf_lock *[]){a, b}, 2, &all));
+    assert_hf(HF_OK, hf_lock_new_multi((hf_lock *[]){a, b}, 2, &all));
     return all;
 }
 

@@ -65,7 +65,7 @@ void tool_finds_a_deadlock_with_java(void **state) {
     hf_client *client = c_client(SESSION_MS);
     hf_lock *held = c_lock(client, HF_PLAIN, "knot-c"),
             *wanted = c_lock(client, HF_PLAIN, "knot-java");
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_op *op;
     options.owner = hf_owner_self();
     options.wait_ms = HF_FOREVER;

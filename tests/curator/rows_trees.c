@@ -116,7 +116,7 @@ void permits_leave_the_same_tree(void **state) {
     hf_client *client = c_client(SESSION_MS);
     hf_permits *permits = NULL;
     hf_permit_id ids[2];
-    hf_permits_options options = HF_PERMITS_INIT;
+    hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
     options.count = 2;
     assert_hf(HF_OK, hf_permits_new(client, "t-permits", &permits));
     assert_java("ok", "open j1 permits /t-permits t-permits");
@@ -166,7 +166,7 @@ void multi_leaves_the_same_tree(void **state) {
     hf_client *client = c_client(SESSION_MS);
     hf_lock *a = c_lock(client, HF_PLAIN, "t-multi/a"), *b = c_lock(client, HF_PLAIN, "t-multi/b");
     hf_lock *all = NULL;
-    assert_hf(HF_OK, hf_lock_new_all((hf_lock *[]){a, b}, 2, &all));
+    assert_hf(HF_OK, hf_lock_new_multi((hf_lock *[]){a, b}, 2, &all));
     assert_java("ok", "open j1 multi /t-multi/a,/t-multi/b t-multi");
     assert_java("ok true", "lock t-multi thread=%d", thread);
     char *by_java = tree_of("multi");

@@ -1,5 +1,5 @@
 /*
- * One mutex out of many in C++: mutex::all() with the standard's guards. What it does on the wire is
+ * One mutex out of many in C++: mutex::multi() with the standard's guards. What it does on the wire is
  * tested in C; this is about the types.
  */
 #include "cxx/cxx.hpp"
@@ -23,7 +23,7 @@ int locked() {
 
 void guards_hold_all_or_none(void **) {
     three t;
-    holdfast::mutex all = holdfast::mutex::all(t.a, t.b, t.c);
+    holdfast::mutex all = holdfast::mutex::multi(t.a, t.b, t.c);
     static_assert(std::is_same_v<decltype(all), holdfast::mutex>);
     assert_true(all.name() == "a b c");
     {
@@ -45,7 +45,7 @@ void members_may_be_destroyed(void **) {
     holdfast::client client(url());
     auto all = [&client] {
         holdfast::mutex a(client, "a"), b(client, "b");
-        return holdfast::mutex::all(a, b);
+        return holdfast::mutex::multi(a, b);
     }();
     std::scoped_lock guard(all);
     assert_int_equal(locked(), 2);
@@ -56,7 +56,8 @@ void of_all_types(void **) {
     three t;
     holdfast::shared_mutex config(t.ours, "config"), other(t.ours, "other");
     holdfast::mutex fair(t.theirs, "fair", HF_FAIR);
-    auto all = holdfast::mutex::all(holdfast::mutex::all(t.a, t.b), config, other.reader(), fair);
+    auto all =
+        holdfast::mutex::multi(holdfast::mutex::multi(t.a, t.b), config, other.reader(), fair);
     assert_true(all.name() == "a b config other fair");
     std::unique_lock guard(all);
     assert_true(config.writer().is_mine());
@@ -73,7 +74,7 @@ void as_many_as_there_are(void **) {
         mutexes.emplace_back(client, name);
     for (const auto &mutex : mutexes)
         members.push_back(&mutex);
-    auto all = holdfast::mutex::all(members);
+    auto all = holdfast::mutex::multi(members);
     std::lock_guard guard(all);
     assert_int_equal(locked(), 3);
 }
@@ -81,9 +82,10 @@ void as_many_as_there_are(void **) {
 void what_is_refused(void **) {
     three t;
     assert_int_equal(
-        thrown_by([] { holdfast::mutex::all(std::vector<const holdfast::mutex *>{}); }), HF_EINVAL);
-    assert_int_equal(thrown_by([&t] { holdfast::mutex::all(t.a, t.a); }), HF_EINVAL);
-    auto all = holdfast::mutex::all(t.a, t.b);
+        thrown_by([] { holdfast::mutex::multi(std::vector<const holdfast::mutex *>{}); }),
+        HF_EINVAL);
+    assert_int_equal(thrown_by([&t] { holdfast::mutex::multi(t.a, t.a); }), HF_EINVAL);
+    auto all = holdfast::mutex::multi(t.a, t.b);
     assert_int_equal(thrown_by([&all] { all.break_lock(); }), HF_ENOTSUP);
     assert_int_equal(thrown_by([&all] { all.token(); }), HF_ENOTSUP);
     assert_int_equal(thrown_by([&all] { all.release(); }), HF_ENOTOWNER);
@@ -92,7 +94,7 @@ void what_is_refused(void **) {
 void a_loss_of_one_is_a_loss(void **) {
     three t;
     std::atomic<int> lost{0}, complaints{0};
-    auto all = holdfast::mutex::all(t.a, t.b, t.c);
+    auto all = holdfast::mutex::multi(t.a, t.b, t.c);
     all.on_lost([&lost](const hf_event &event) { lost += event.kind == HF_EVENT_LOST; });
     all.on_unlock_error(
         [&complaints](const hf_error &error) { complaints += error.code == HF_ELOST; });

@@ -96,7 +96,7 @@ void initialisers_say_the_same_in_both_languages(void **) {
 
 void initialisers_can_be_used_as_in_C(void **) {
     hf_options options = HF_OPTIONS_INIT;
-    const hf_acquire_options acquire = HF_ACQUIRE_INIT;
+    const hf_acquire_options acquire = HF_ACQUIRE_OPTIONS_INIT;
     hf_result result = HF_RESULT_INIT;
     hf_fence fence = HF_FENCE_INIT;
     assert_int_equal(options.watchdog_ms, 30000);

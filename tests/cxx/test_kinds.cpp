@@ -202,7 +202,7 @@ void permits_by_the_dozen(void **) {
     holdfast::client client(url());
     holdfast::permits slots(client, "slots");
     slots.set(3);
-    hf_permits_options options = HF_PERMITS_INIT;
+    hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
     options.count = 3;
     options.lease_ms = 60000;
     std::vector<hf_permit_id> ids = slots.acquire(options);
@@ -233,9 +233,9 @@ void a_lost_permit_is_notified_by_its_id(void **) {
     int fd = slots.lost_fd();
     hf_permit_id id = slots.acquire();
     cmd_ok(redis, "FLUSHALL");
-    auto news = lost.get_future();
-    assert_true(news.wait_for(hang_limit) == std::future_status::ready);
-    assert_string_equal(news.get().c_str(), id.text);
+    auto notification = lost.get_future();
+    assert_true(notification.wait_for(hang_limit) == std::future_status::ready);
+    assert_string_equal(notification.get().c_str(), id.text);
     struct pollfd ready = {fd, POLLIN, 0};
     assert_int_equal(poll(&ready, 1, 0), 1); /* which comes before the callback */
     assert_int_equal(thrown_by([&] { slots.release(id); }), HF_ELOST);
@@ -252,7 +252,7 @@ void handles_know_their_names(void **) {
 
 void a_mutex_takes_options(void **) {
     holdfast::client client(url());
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     options.flags = HF_SPIN;
     options.spin_max_ms = 20;
     holdfast::mutex spin(client, "spin", options);
@@ -292,9 +292,9 @@ void a_listener_hears_until_it_is_destroyed(void **) {
     holdfast::client ours(url()), theirs(url());
     holdfast::mutex mutex(theirs, "heard");
     std::atomic<int> listening{0}, released{0};
-    auto count = [&](const hf_news &news) {
-        listening += news.kind == HF_NEWS_LISTENING;
-        released += news.kind == HF_NEWS_RELEASED;
+    auto count = [&](const hf_notification &notification) {
+        listening += notification.kind == HF_NOTIFY_SUBSCRIBED;
+        released += notification.kind == HF_NOTIFY_RELEASED;
     };
     auto first = std::make_unique<holdfast::listener>(ours, "heard", count);
     holdfast::listener moved(std::move(*first));
@@ -305,13 +305,14 @@ void a_listener_hears_until_it_is_destroyed(void **) {
 
     std::unique_ptr<holdfast::listener> mortal;
     std::atomic<bool> gone{false};
-    moved = holdfast::listener(ours, "another", [](const hf_news &) {});
-    mortal = std::make_unique<holdfast::listener>(ours, "heard", [&](const hf_news &news) {
-        if (news.kind != HF_NEWS_RELEASED)
-            return;
-        mortal.reset();
-        gone = true;
-    });
+    moved = holdfast::listener(ours, "another", [](const hf_notification &) {});
+    mortal = std::make_unique<holdfast::listener>(ours, "heard",
+                                                  [&](const hf_notification &notification) {
+                                                      if (notification.kind != HF_NOTIFY_RELEASED)
+                                                          return;
+                                                      mortal.reset();
+                                                      gone = true;
+                                                  });
     while (!gone)
         std::lock_guard<holdfast::mutex> guard(mutex);
     assert_null(mortal.get());

@@ -228,9 +228,9 @@ void on_lost_is_notified_also_after_a_move(void **) {
     holdfast::mutex moved(std::move(first));
     moved.lock();
     cmd_ok(redis, "DEL guarded");
-    auto news = lost.get_future();
-    assert_true(news.wait_for(hang_limit) == std::future_status::ready);
-    assert_true(news.get().owner == hf_owner_self());
+    auto notification = lost.get_future();
+    assert_true(notification.wait_for(hang_limit) == std::future_status::ready);
+    assert_true(notification.get().owner == hf_owner_self());
     assert_int_equal(moved.remaining().count(), 0);
     assert_int_equal(thrown_by([&] { moved.release(); }), HF_ELOST);
 }
@@ -246,9 +246,9 @@ void a_callback_may_end_itself_and_its_mutex(void **) {
     });
     mutex->lock();
     cmd_ok(redis, "DEL guarded");
-    auto news = said.get_future();
-    assert_true(news.wait_for(hang_limit) == std::future_status::ready);
-    assert_string_equal(news.get().c_str(), "its own memory is still there");
+    auto notification = said.get_future();
+    assert_true(notification.wait_for(hang_limit) == std::future_status::ready);
+    assert_string_equal(notification.get().c_str(), "its own memory is still there");
 }
 
 void assigning_ends_the_former_callback(void **) {
@@ -275,7 +275,7 @@ void a_fixed_lease_is_not_renewed(void **) {
     assert_true(c.mutex.remaining() <= 5s);
     c.mutex.extend(20s);
     assert_true(c.mutex.ttl() > 5s);
-    hf_extend_options shorter = HF_EXTEND_INIT;
+    hf_extend_options shorter = HF_EXTEND_OPTIONS_INIT;
     shorter.mode = HF_EXTEND_SET;
     shorter.lease_ms = 4000;
     assert_true(c.mutex.extend(shorter).remaining_ms <= 4000);
@@ -287,7 +287,7 @@ void a_fixed_lease_is_not_renewed(void **) {
 void acquire_with_options_answers_all(void **) {
     two_clients c;
     holdfast::mutex fenced(c.ours, "fenced", HF_PLAIN, HF_FENCED);
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.owner = 7;
     hf_result result = fenced.acquire(options);
     assert_int_equal(result.owner, 7);
@@ -311,7 +311,7 @@ void a_switch_cancels_a_wait(void **) {
     two_clients c;
     std::lock_guard<holdfast::mutex> holder(c.rival);
     holdfast::cancel_switch cancel;
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.cancel = cancel.native_handle();
     auto waiter = std::async(std::launch::async,
                              [&] { return thrown_by([&] { c.mutex.acquire(options); }); });
@@ -324,11 +324,12 @@ void operations_complete_with_a_function(void **) {
     two_clients c;
     std::promise<hf_result> acquired, released;
     auto only_movable = std::make_unique<int>(5);
-    holdfast::op op = c.mutex.acquire_start(
-        HF_ACQUIRE_INIT, [&acquired, kept = std::move(only_movable)](const hf_result &result) {
-            assert_int_equal(*kept, 5);
-            acquired.set_value(result);
-        });
+    holdfast::op op =
+        c.mutex.acquire_start(HF_ACQUIRE_OPTIONS_INIT,
+                              [&acquired, kept = std::move(only_movable)](const hf_result &result) {
+                                  assert_int_equal(*kept, 5);
+                                  acquired.set_value(result);
+                              });
     hf_result result = acquired.get_future().get();
     assert_int_equal(result.code, HF_OK);
     assert_int_equal(op.wait().owner, result.owner);
@@ -343,8 +344,9 @@ void a_started_operation_can_be_cancelled(void **) {
     two_clients c;
     std::lock_guard<holdfast::mutex> holder(c.rival);
     std::promise<int> ended;
-    holdfast::op op = c.mutex.acquire_start(
-        HF_ACQUIRE_INIT, [&ended](const hf_result &result) { ended.set_value(result.code); });
+    holdfast::op op =
+        c.mutex.acquire_start(HF_ACQUIRE_OPTIONS_INIT,
+                              [&ended](const hf_result &result) { ended.set_value(result.code); });
     assert_false(op.wait_for(1ms).has_value());
     op.cancel();
     assert_int_equal(ended.get_future().get(), HF_ECANCELED);
@@ -356,8 +358,8 @@ void an_abandoned_operation_leaves_nothing(void **) {
     auto alive = std::make_shared<int>(0);
     {
         std::lock_guard<holdfast::mutex> holder(c.rival);
-        holdfast::op op =
-            c.mutex.acquire_start(HF_ACQUIRE_INIT, [alive](const hf_result &) { ++*alive; });
+        holdfast::op op = c.mutex.acquire_start(HF_ACQUIRE_OPTIONS_INIT,
+                                                [alive](const hf_result &) { ++*alive; });
         holdfast::op moved = std::move(op);
         assert_true(moved.abandon());
         assert_int_equal(alive.use_count(), 1);
@@ -369,7 +371,7 @@ void an_abandoned_operation_leaves_nothing(void **) {
 
     std::promise<void> ended;
     holdfast::op op = c.mutex.acquire_start(
-        HF_ACQUIRE_INIT, [&ended, alive](const hf_result &) { ended.set_value(); });
+        HF_ACQUIRE_OPTIONS_INIT, [&ended, alive](const hf_result &) { ended.set_value(); });
     ended.get_future().get();
     assert_false(op.abandon());
     assert_true(eventually([&] { return alive.use_count() == 1; }));
@@ -395,7 +397,7 @@ void what_is_seen_becomes_json(void **) {
     assert_true(text.find("\"guarded\"") != std::string::npos);
 
     hf_fleet *fleet = nullptr;
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     assert_int_equal(hf_survey(c.theirs.native_handle(), &options, &fleet), HF_OK);
     assert_int_equal(holdfast::json(*fleet).front(), '{');
     hf_fleet_free(fleet);
@@ -408,7 +410,7 @@ void manual_dispatch_runs_callbacks_here(void **) {
     assert_true(client.dispatch_fd() >= 0);
     holdfast::mutex mutex(client, "guarded");
     std::thread::id ran_on;
-    mutex.acquire_start(HF_ACQUIRE_INIT,
+    mutex.acquire_start(HF_ACQUIRE_OPTIONS_INIT,
                         [&](const hf_result &) { ran_on = std::this_thread::get_id(); });
     while (ran_on == std::thread::id())
         client.dispatch(hang_limit);

@@ -55,7 +55,7 @@ void results_report_the_votes(void **) {
     q.mutex.release();
 
     std::promise<hf_result> acquired;
-    q.mutex.acquire_start(HF_ACQUIRE_INIT,
+    q.mutex.acquire_start(HF_ACQUIRE_OPTIONS_INIT,
                           [&acquired](const hf_result &notified) { acquired.set_value(notified); });
     result = acquired.get_future().get();
     assert_int_equal(result.code, HF_OK);

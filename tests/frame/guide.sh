@@ -30,7 +30,7 @@ struct record;
 void write_record(const struct record *record);
 void on_trouble(hf_lock *lock, const hf_event *event, void *user);
 void on_acquired(hf_op *op, const hf_result *result, void *user);
-void on_news(hf_listener *listener, const hf_news *news, void *user);
+void on_notification(hf_listener *listener, const hf_notification *notification, void *user);
 END
 cat >"$dir/prelude.cpp" <<'END'
 #include <holdfast/holdfast.hpp>

@@ -15,7 +15,7 @@ for name in $exported; do
     grep -q "^\.Nm $name\( ,\)\?$" "$page" && grep -q "^\.Fo $name$" "$page" || fail "$name.3 does not show $name"
     [ "$(sed -n '/^\.Sh DESCRIPTION/,/^\.Sh SEE ALSO/p' "$page" | wc -w)" -gt 15 ] || fail "$name.3 says nothing"
 done
-grep -q '^Several locks\|^Many locks as one' "$pages/hf_lock_new_all.3" || fail "a comment before a define is lost"
+grep -q '^Several locks\|^Many locks as one' "$pages/hf_lock_new_multi.3" || fail "a comment before a define is lost"
 if command -v mandoc >/dev/null; then
     faults=$(find "$pages" "$HF_SOURCE_DIR/man" -name '*.3' -type f -exec mandoc -T lint -W warning {} +) || fail "$faults"
 fi

@@ -50,9 +50,9 @@ test_each_alert_fires() {
 test_the_other_alerts_fire() {
     jq -n --arg rules "$PWD/holdfast.rules.yml" '{rule_files: [$rules], evaluation_interval: "10s", tests: [
         {interval: "10s", input_series: [
-            {series: "holdfast_lock_wait_seconds_bucket{lock=\"x\",le=\"30\"}", values: "0x200"},
-            {series: "holdfast_lock_wait_seconds_bucket{lock=\"x\",le=\"60\"}", values: "0+1x200"},
-            {series: "holdfast_lock_wait_seconds_bucket{lock=\"x\",le=\"+Inf\"}", values: "0+1x200"},
+            {series: "holdfast_fleet_lock_wait_seconds_bucket{lock=\"x\",le=\"30\"}", values: "0x200"},
+            {series: "holdfast_fleet_lock_wait_seconds_bucket{lock=\"x\",le=\"60\"}", values: "0+1x200"},
+            {series: "holdfast_fleet_lock_wait_seconds_bucket{lock=\"x\",le=\"+Inf\"}", values: "0+1x200"},
             {series: "up{job=\"holdfast\"}", values: "1x200"}],
          promql_expr_test: [{expr: "count(ALERTS{alertname=\"HoldfastWaitsSlow\",alertstate=\"firing\",lock=\"x\"})", eval_time: "15m",
                              exp_samples: [{value: 1, labels: "{}"}]}]},
@@ -70,7 +70,7 @@ test_every_alert_has_a_test() {
 }
 
 # is_complete: the scrape has a family of each kind, also those that only clients with a history have.
-is_complete() { get /metrics && grep -q '^holdfast_lock_hand_over_seconds_bucket' "$dir/body"; }
+is_complete() { get /metrics && grep -q '^holdfast_fleet_lock_hand_over_seconds_bucket' "$dir/body"; }
 test_metrics_exist_with_their_labels() {
     start hf run handed -- stay
     local first=$pid

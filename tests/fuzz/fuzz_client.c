@@ -291,10 +291,10 @@ static void say(const struct plan *next, const uint8_t *input, size_t len) {
 /* ---- The client ---- */
 
 static void take_survey(hf_client *client) {
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     hf_fleet *fleet = NULL;
     options.limit_ms = 500;
-    options.wanted |= HF_WANT_TIMES;
+    options.wanted |= HF_WANT_HISTOGRAMS;
     if (hf_survey(client, &options, &fleet) == HF_OK)
         hf_fleet_free(fleet);
 }
@@ -357,7 +357,7 @@ static void use(hf_client *client, const uint8_t *calls) {
         unsigned flags;
     } kinds[8] = {{HF_PLAIN, 0},         {HF_FAIR, 0},        {HF_READ, 0},   {HF_WRITE, 0},
                   {HF_PLAIN, HF_FENCED}, {HF_PLAIN, HF_SPIN}, {HF_STRING, 0}, {HF_PLAIN, 0}};
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     hf_lock *lock = NULL;
     options.kind = kinds[plan.kind].kind;
     options.flags = kinds[plan.kind].flags;

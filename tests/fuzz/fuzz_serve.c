@@ -30,16 +30,16 @@ static const hf_fleet_client client = {.id = "5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c
                                        .program = "program",
                                        .version = "",
                                        .under = "",
-                                       .presence = HF_ALIVE,
+                                       .presence = HF_PRESENCE_ALIVE,
                                        .up_ms = 1000};
 static const hf_fleet_party holder = {.owner = "5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:1",
                                       .client = &client,
-                                      .presence = HF_ALIVE,
+                                      .presence = HF_PRESENCE_ALIVE,
                                       .seen_by = HF_SEEN_BY_SERVER | HF_SEEN_BY_CLIENT,
                                       .kind = "plain",
                                       .count = 1,
                                       .for_ms = 1000,
-                                      .left_ms = 29000,
+                                      .remaining_ms = 29000,
                                       .thread = ""};
 static const hf_fleet_party *const holders[] = {&holder};
 static const hf_fleet_lock locks[] = {{.name = "a/b\xff",
@@ -61,7 +61,7 @@ static const hf_fleet_lock locks[] = {{.name = "a/b\xff",
 static const hf_fleet_lock *const listed[] = {&locks[0], &locks[1]};
 static const hf_fleet_client *const clients[] = {&client};
 static hf_fleet fleet = {
-    .words = "", .locks_len = 2, .locks = listed, .clients_len = 1, .clients = clients};
+    .missing_text = "", .locks_len = 2, .locks = listed, .clients_len = 1, .clients = clients};
 
 static void record(const char *word, const char *name) {
     const struct history_event event = {.at_ms = 1795062652617,

@@ -126,10 +126,10 @@ static const char *value_of(const char *answer) {
 static void given(struct java_players *players, size_t i, const char *answer) {
     struct java_player *player = &players->all[i];
     bool wrong_owner = strncmp(answer, "err IllegalMonitorState", 23) == 0;
-    int code = value_of(answer) != NULL ? HF_OK : wrong_owner ? HF_ELOST : HF_EUNKNOWN;
+    int code = value_of(answer) != NULL ? HF_OK : wrong_owner ? HF_ELOST : HF_EINDOUBT;
     if (is(players, i, "quorum") && code != HF_OK)
-        code = HF_EUNKNOWN;
-    if (is(players, i, "permits") && code == HF_EUNKNOWN)
+        code = HF_EINDOUBT;
+    if (is(players, i, "permits") && code == HF_EINDOUBT)
         code = HF_ENOTOWNER; /* "Permit with id ... has already been released or doesn't exist" */
     record_return(&player->operation, code, " ");
     player->hold[0] = '\0';
@@ -159,7 +159,7 @@ static void taken(struct java_players *players, size_t i, const char *answer) {
     bool got = value != NULL && is_taken(value);
     bool permits = is(players, i, "permits");
     bool fenced = is(players, i, "fenced");
-    int code = value == NULL          ? HF_EUNKNOWN
+    int code = value == NULL          ? HF_EINDOUBT
                : got                  ? HF_OK
                : player->wait_ms == 0 ? HF_EBUSY
                                       : HF_ETIMEDOUT;
@@ -208,7 +208,7 @@ static void take(struct java_players *players, size_t i) {
 
 static void answered(struct java_players *players, size_t i, const char *answer) {
     const char *value = value_of(answer);
-    int code = value != NULL ? HF_OK : HF_EUNKNOWN;
+    int code = value != NULL ? HF_OK : HF_EINDOUBT;
     if (value != NULL && strcmp(value, "true") == 0)
         value = "1";
     else if (value == NULL || strcmp(value, "false") == 0)

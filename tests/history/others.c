@@ -24,7 +24,7 @@ static int64_t some_wait_ms(struct player *player) {
 
 static int acquire_sem(struct player *player, hf_sem *sem, int64_t permits, int64_t wait_ms,
                        bool cancelled) {
-    hf_wait_options options = HF_WAIT_INIT;
+    hf_wait_options options = HF_WAIT_OPTIONS_INIT;
     hf_op *op;
     options.wait_ms = wait_ms;
     if (!cancelled)
@@ -119,7 +119,7 @@ static void be_sure(const struct taken *taken) {
 
 static int acquire_permits(struct taken *taken) {
     struct player *player = taken->player;
-    hf_permits_options options = HF_PERMITS_INIT;
+    hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
     hf_op *op;
     options.count = taken->len;
     options.wait_ms = some_wait_ms(player);
@@ -220,7 +220,7 @@ void visit_permits(struct player *player, const char *name) {
 /* ---- Latches --------------------------------------------------------------------------------- */
 
 static void await_latch(struct player *player, hf_latch *latch, const struct subject *subject) {
-    hf_wait_options options = HF_WAIT_INIT;
+    hf_wait_options options = HF_WAIT_OPTIONS_INIT;
     options.wait_ms = some_wait_ms(player);
     struct operation operation =
         record_call(player->record, subject, "await", "wait=%" PRId64, options.wait_ms);

@@ -89,14 +89,14 @@ static int code_of(const struct peer_player *player, const char *answer) {
         return HF_OK;
     if (strcmp(answer, "lost") == 0)
         return HF_ELOST;
-    return strcmp(answer, "busy") == 0 && soon ? HF_EBUSY : HF_EUNKNOWN;
+    return strcmp(answer, "busy") == 0 && soon ? HF_EBUSY : HF_EINDOUBT;
 }
 
 /* Of a quorum a refused release or extension says only that too few servers have answered well. */
 static int code_of_hold(const struct peer_players *players, const struct peer_player *player,
                         const char *answer) {
     int code = code_of(player, answer);
-    return players->run->plan->kinds->quorum && code != HF_OK ? HF_EUNKNOWN : code;
+    return players->run->plan->kinds->quorum && code != HF_OK ? HF_EINDOUBT : code;
 }
 
 static void given(struct peer_players *players, struct peer_player *player, const char *answer) {

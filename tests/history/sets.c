@@ -111,7 +111,7 @@ static hf_lock *open_multi(struct player *player, const char *name, unsigned mas
     }
     if (len == 1)
         return members[0];
-    if (hf_lock_new_all(members, len, &lock) != HF_OK)
+    if (hf_lock_new_multi(members, len, &lock) != HF_OK)
         support_die("no handle for several of %s", name);
     for (size_t i = 0; i < len; i++)
         hf_lock_free(members[i]);

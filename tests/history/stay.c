@@ -77,7 +77,7 @@ static void choose(struct stay *stay, hf_acquire_options *options) {
 }
 
 int stay_acquire(struct stay *stay) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_result result = HF_RESULT_INIT;
     bool nested = stay->holds > 0;
     choose(stay, &options);
@@ -199,7 +199,7 @@ bool stay_idles(struct stay *stay) {
 }
 
 hf_lock *stay_open_lock(struct player *player, hf_kind kind, const char *name) {
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     hf_lock *lock;
     options.kind = kind;
     options.flags = player->kind->flags;

@@ -126,7 +126,7 @@ void both_java_unlocks(const struct both *both) {
 /* ---- C ---- */
 
 void both_c_takes(struct both *both, int64_t lease_ms) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.lease_ms = lease_ms;
     assert_int_equal(hf_lock_acquire_with(both->lock, &options, NULL), HF_OK);
 }
@@ -160,7 +160,7 @@ void both_wait_listened(const struct both *both) {
 }
 
 hf_op *both_c_waits(struct both *both) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_op *op;
     options.wait_ms = HF_FOREVER;
     options.owner = C_OWNER;

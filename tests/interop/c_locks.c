@@ -11,7 +11,7 @@
 #include <string.h>
 
 static hf_acquire_options options_of(const struct command *command, int64_t wait_ms) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.owner = C_OWNER;
     options.wait_ms = command->wait_ms != NOT_GIVEN ? command->wait_ms : wait_ms;
     if (command->lease_ms != NOT_GIVEN)

@@ -25,7 +25,7 @@ static int64_t given_or(int64_t given, int64_t otherwise) {
 }
 
 static hf_wait_options wait_of(const struct command *command, int64_t wait_ms) {
-    hf_wait_options options = HF_WAIT_INIT;
+    hf_wait_options options = HF_WAIT_OPTIONS_INIT;
     options.wait_ms = given_or(command->wait_ms, wait_ms);
     return options;
 }
@@ -110,7 +110,7 @@ static void sem_close_named(struct c_object *object) {
 
 static hf_permits_options permits_of(struct c_object *object, const struct command *command,
                                      int64_t wait_ms) {
-    hf_permits_options options = HF_PERMITS_INIT;
+    hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
     options.count = command->permits;
     options.wait_ms = given_or(command->wait_ms, wait_ms);
     options.lease_ms = given_or(command->lease_ms, HF_NO_LEASE);

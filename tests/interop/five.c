@@ -134,7 +134,7 @@ hf_op *five_c_waits(const struct five_pair *pair, hf_owner owner) {
     struct server *up[FIVE];
     hf_client *clients[FIVE];
     size_t up_len = 0; /* and not frozen */
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_op *op;
     for (int i = 0; i < FIVE; i++) {
         clients[i] = pair->client;

@@ -116,7 +116,7 @@ static struct waiter *queue_java(struct line *line, const char *command, const c
 
 static struct waiter *queue_c(struct line *line, int64_t wait_ms) {
     struct waiter *waiter = &line->waiters[line->count++];
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     *waiter = (struct waiter){.side = 'C', .number = (hf_owner)line->count, .lock = line->lock};
     snprintf(waiter->owner, sizeof waiter->owner, "%s", c_owner(line->client, waiter->number));
     options.owner = waiter->number;
@@ -174,7 +174,7 @@ static void serve_sides(const struct interop_kind *kind, char holder, const char
     for (int i = 0; sides[i] != '\0'; i++)
         order[i] = queue(&line, sides[i]);
     /* Who tries once does not overtake them, nor does it stay in the queue. */
-    hf_acquire_options once = HF_ACQUIRE_INIT;
+    hf_acquire_options once = HF_ACQUIRE_OPTIONS_INIT;
     once.owner = MOST + 1;
     once.wait_ms = 0;
     assert_hf(HF_EBUSY, hf_lock_acquire_with(line.lock, &once, NULL));

@@ -257,7 +257,7 @@ void group_leases_end_for_the_other_side(void **state) {
     (void)state;
     struct pair pair = begin(0, "jg");
     hf_lock *beside = values_of(pair.client, "paul");
-    hf_acquire_options leased = HF_ACQUIRE_INIT;
+    hf_acquire_options leased = HF_ACQUIRE_OPTIONS_INIT;
     leased.lease_ms = LEASE_MS;
     assert_hf(HF_OK, hf_lock_acquire(beside));
 
@@ -436,7 +436,7 @@ static void take_down(const char *owner, const struct leased *leased, char *text
 }
 
 static void do_step(struct pair *pair, bool by_java, const char *step) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     const char *lease = strstr(step, "lease=");
     if (by_java) {
         assert_java("ok", "%.*s team thread=%d %s", (int)strcspn(step, " "), step, pair->thread,

@@ -91,7 +91,7 @@ static int java_waits(const struct pair *pair) {
 static hf_op *c_waits(const struct pair *pair, hf_owner owner) {
     if (pair->kind->listens)
         return c_wait_start(pair->client, pair->lock, owner);
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_op *op;
     struct watched_wait *wait = c_watch(pair->client, c_owner(pair->client, owner));
     options.owner = owner;
@@ -218,7 +218,7 @@ void kin_forced_and_not_owner_on_either_side(void **state) {
 void kin_leases_end_for_the_other_side(void **state) {
     const int64_t lease_ms = 2000;
     struct pair pair = begin(state, 0, "j1");
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.lease_ms = lease_ms;
     int64_t sent = wall_ms();
     assert_hf(HF_OK, hf_lock_acquire_with(pair.lock, &options, NULL));

@@ -1,5 +1,5 @@
 /*
- * One lock out of many between C and Java: hf_lock_new_all() and RedissonMultiLock, of three plain locks
+ * One lock out of many between C and Java: hf_lock_new_multi() and RedissonMultiLock, of three plain locks
  * on one server or on two. C113, C115 and C116 of Redisson's own tests are here, in both directions.
  *
  * Java takes the members one after the other and waits while it holds some; C never does. What Java does
@@ -44,7 +44,7 @@ static struct multi begin(int homes) {
         assert_hf(HF_OK, hf_open(server_url(five.servers[i]), NULL, &multi.clients[i]));
     for (int i = 0; i < MEMBERS; i++)
         multi.members[i] = c_lock(multi.clients[i % homes], names[i]);
-    assert_hf(HF_OK, hf_lock_new_all(multi.members, MEMBERS, &multi.lock));
+    assert_hf(HF_OK, hf_lock_new_multi(multi.members, MEMBERS, &multi.lock));
     snprintf(multi.java, sizeof multi.java, homes > 1 ? "%s,%s" : "%s", five.names[0],
              five.names[1]);
     java_open(multi.java, "multi", NAMES, "M");
@@ -61,7 +61,7 @@ static void end(struct multi *multi) {
 }
 
 static hf_op *c_waits(const struct multi *multi, hf_owner owner) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_op *op;
     struct watched_wait *wait =
         c_watch_at(five.servers, multi->clients, (size_t)multi->homes, owner);
@@ -248,7 +248,7 @@ static void assert_ends(const struct multi *multi, int64_t lease_ms, int64_t sin
 }
 
 static void do_step(struct multi *multi, bool by_java, const char *step) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     const char *lease = strstr(step, "lease=");
     bool locks = strncmp(step, "lock", 4) == 0;
     if (by_java) {
@@ -331,7 +331,7 @@ static int hold_until_killed(void *arg) {
     for (int i = 0; i < MEMBERS; i++)
         if (hf_lock_new(clients[i % HOMES], names[i], &members[i]) != HF_OK)
             return 1;
-    if (hf_lock_new_all(members, MEMBERS, &lock) != HF_OK || hf_lock_acquire(lock) != HF_OK ||
+    if (hf_lock_new_multi(members, MEMBERS, &lock) != HF_OK || hf_lock_acquire(lock) != HF_OK ||
         write(held, "h", 1) != 1)
         return 1;
     for (;;)
@@ -422,7 +422,7 @@ void multi_java_unlock_stops_at_a_lost_member(void **state) {
 void multi_of_multis_with_a_lease(void **state) {
     (void)state;
     struct multi multi = begin(HOMES);
-    hf_acquire_options leased = HF_ACQUIRE_INIT;
+    hf_acquire_options leased = HF_ACQUIRE_OPTIONS_INIT;
     hf_lock *outer;
     java_open(multi.java, "multimulti", NAMES, "N");
     assert_memory_equal(
@@ -431,7 +431,7 @@ void multi_of_multis_with_a_lease(void **state) {
     assert_hf(HF_OK, hf_lock_acquire_for(multi.lock, JAVA_LIMIT_MS));
     assert_hf(HF_OK, hf_lock_release(multi.lock));
 
-    assert_hf(HF_OK, hf_lock_new_all(&multi.lock, 1, &outer));
+    assert_hf(HF_OK, hf_lock_new_multi(&multi.lock, 1, &outer));
     leased.lease_ms = 60000;
     assert_hf(HF_OK, hf_lock_acquire_with(outer, &leased, NULL));
     assert_java("ok false", "try M thread=%d", multi.thread);

@@ -154,7 +154,7 @@ void permits_many_ids_cross(void **state) {
     (void)state;
     hf_client *client = c_client(0);
     hf_permits *permits = permits_of(client);
-    hf_permits_options options = HF_PERMITS_INIT;
+    hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
     hf_permit_id ids[MANY];
     char text[MANY * 33 + 1] = "";
     bool set;
@@ -196,7 +196,7 @@ void permits_leases_cross(void **state) {
     (void)state;
     hf_client *client = c_client(0);
     hf_permits *permits = permits_of(client);
-    hf_permits_options options = HF_PERMITS_INIT;
+    hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
     hf_permit_id id;
     long long notified;
     int64_t left;
@@ -211,12 +211,12 @@ void permits_leases_cross(void **state) {
     assert_int_equal(sscanf(lease, "ok %lld", &notified), 1);
     assert_in_range(notified, 1, 60 * 1000);
     assert_java("ok true", "updateLease permits %s lease=600000", id.text);
-    assert_hf(HF_OK, hf_permits_lease_ms(permits, &id, &left));
+    assert_hf(HF_OK, hf_permits_ttl_ms(permits, &id, &left));
     assert_in_range(left, 60 * 1000 + 1, 600 * 1000);
     assert_hf(HF_OK, hf_permits_release(permits, &id));
 
     assert_int_equal(sscanf(java_call(suite.java, "acquire permits"), "ok %32s", id.text), 1);
-    assert_hf(HF_OK, hf_permits_lease_ms(permits, &id, &left));
+    assert_hf(HF_OK, hf_permits_ttl_ms(permits, &id, &left));
     assert_int_equal(left, -1);
     assert_java("ok -1", "lease permits %s", id.text);
     int64_t sent = wall_ms();
@@ -224,7 +224,7 @@ void permits_leases_cross(void **state) {
     /* One lease for both: it ends for Java when it ends for us. */
     assert_true(wait_until(java_has_two, NULL, JAVA_LIMIT_MS));
     assert_true(wall_ms() - sent >= 300);
-    assert_hf(HF_ENOTOWNER, hf_permits_lease_ms(permits, &id, &left));
+    assert_hf(HF_ENOTOWNER, hf_permits_ttl_ms(permits, &id, &left));
     assert_java("ok false", "tryRelease permits %s", id.text);
     hf_permits_free(permits);
     hf_close(client);

@@ -132,7 +132,7 @@ void quorum_minority_of_the_other_side(void **state) {
     struct single first = c_takes(0), second = c_takes(3);
     int other = java_thread();
     hf_result result = HF_RESULT_INIT;
-    hf_acquire_options patient = HF_ACQUIRE_INIT;
+    hf_acquire_options patient = HF_ACQUIRE_OPTIONS_INIT;
     bool mine = false;
     assert_java("ok true", "try Q thread=%d", pair.thread);
     assert_hf(HF_EBUSY, hf_lock_try(pair.lock));
@@ -229,7 +229,7 @@ void quorum_java_refused_by_a_bare_majority(void **state) {
     five_begin();
     struct five_pair pair = five_pair(0);
     hf_result result = HF_RESULT_INIT;
-    hf_acquire_options patient = HF_ACQUIRE_INIT;
+    hf_acquire_options patient = HF_ACQUIRE_OPTIONS_INIT;
     five_occupy(0);
     five_occupy(1);
     patient.wait_ms = JAVA_LIMIT_MS;

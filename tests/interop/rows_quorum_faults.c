@@ -98,7 +98,7 @@ void quorum_nested_redlock_loses_the_outer_hold(void **state) {
     five_begin();
     struct five_pair pair = five_pair(0);
     hf_result result = HF_RESULT_INIT;
-    hf_acquire_options patient = HF_ACQUIRE_INIT;
+    hf_acquire_options patient = HF_ACQUIRE_OPTIONS_INIT;
     patient.wait_ms = JAVA_LIMIT_MS;
     make_a_bare_majority();
     assert_java("ok true", "try Q thread=%d", pair.thread);

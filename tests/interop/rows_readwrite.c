@@ -214,7 +214,7 @@ static bool java_lowered(void *arg) {
 void rw_java_watchdog_does_not_end_a_c_hold(void **state) {
     (void)state;
     struct sides c = sides_new(SHORT_MS);
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     int reader = java_thread();
     int writer = java_thread();
     java_client("jlow", SHORT_OPTIONS);
@@ -283,7 +283,7 @@ static bool only_java_reads(void *arg) {
 static void enter_behind_a_keeper(char writes, wait_condition *until) {
     struct sides c = sides_new(0);
     struct sides other = sides_new(0);
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     int reader = java_thread();
     java_sides("j2", "r2", "w2");
 

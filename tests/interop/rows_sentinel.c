@@ -62,7 +62,7 @@ static bool somebody_listens(void *primary) {
 }
 
 static hf_op *c_waits(hf_owner owner) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_op *op;
     options.owner = owner;
     options.wait_ms = HF_FOREVER;
@@ -86,7 +86,7 @@ static bool has_replicated(void *primary) {
 static bool c_has_followed(void *arg) {
     hf_stats stats = HF_STATS_INIT;
     (void)arg;
-    return hf_client_stats(pair.client, &stats) == HF_OK && stats.switches > 0;
+    return hf_client_stats(pair.client, &stats) == HF_OK && stats.failovers > 0;
 }
 
 static struct server *kill_primary(void) {

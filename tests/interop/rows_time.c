@@ -25,7 +25,7 @@ void plain_lease_of_c_ends_for_java(void **state) {
     (void)state;
     hf_client *client = c_client(0);
     hf_lock *lock = c_lock(client, "c-lease");
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     int thread = java_thread();
     java_open("j1", "plain", "c-lease", "lease");
 

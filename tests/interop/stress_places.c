@@ -21,7 +21,7 @@ static unsigned pick(struct stress_door *door, unsigned below) {
 
 /* An asynchronous acquire by a fresh owner, half of them cancelled before they can be over. */
 static int acquire_async(struct stress_door *door, hf_lock *lock, hf_owner *ret_owner) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_result result = HF_RESULT_INIT;
     hf_op *op;
     options.wait_ms = pick(door, STRESS_WAIT_MS);
@@ -39,7 +39,7 @@ static int acquire_async(struct stress_door *door, hf_lock *lock, hf_owner *ret_
 
 /* One of the ways to acquire, at random. */
 static int acquire(struct stress_door *door, hf_lock *lock, hf_owner *ret_owner) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     *ret_owner = hf_owner_self();
     switch (pick(door, 6)) {
     case 0:
@@ -64,7 +64,7 @@ static int enter_lock(struct stress_door *door, struct stress_visit *ret_visit) 
     struct stress_visit visit = {.weight = door->way->capacity, .held = door->lock, .holds = 1};
     int err = acquire(door, door->lock, &visit.owner);
     if (err == HF_OK && door->way->nests && pick(door, 4) == 0) {
-        hf_acquire_options again = HF_ACQUIRE_INIT;
+        hf_acquire_options again = HF_ACQUIRE_OPTIONS_INIT;
         again.owner = visit.owner;
         err = hf_lock_acquire_with(door->lock, &again, NULL);
         visit.holds++;
@@ -105,7 +105,7 @@ static int open_all(struct stress_door *door, hf_client *client, const char *nam
                        &members[i]);
     }
     if (err == HF_OK)
-        err = hf_lock_new_all(members, MEMBERS, &door->lock);
+        err = hf_lock_new_multi(members, MEMBERS, &door->lock);
     for (int i = 0; i < MEMBERS; i++)
         hf_lock_free(members[i]);
     return err;
@@ -135,7 +135,7 @@ static int enter_side(struct stress_door *door, struct stress_visit *ret_visit) 
 
 /* A writer reads, and then stops writing. */
 static int downgrade_side(struct stress_door *door, struct stress_visit *visit, bool *ret_again) {
-    hf_acquire_options read = HF_ACQUIRE_INIT;
+    hf_acquire_options read = HF_ACQUIRE_OPTIONS_INIT;
     if (visit->held != door->lock || pick(door, 4) != 0)
         return HF_OK;
     read.owner = visit->owner;
@@ -163,7 +163,7 @@ static int open_sem(struct stress_door *door, hf_client *client, const char *nam
 
 static int enter_sem(struct stress_door *door, struct stress_visit *ret_visit) {
     struct stress_visit visit = {.weight = 1 + pick(door, 2)};
-    hf_wait_options options = HF_WAIT_INIT;
+    hf_wait_options options = HF_WAIT_OPTIONS_INIT;
     hf_op *op;
     int err;
     switch (pick(door, 4)) {
@@ -208,7 +208,7 @@ static int open_permits(struct stress_door *door, hf_client *client, const char 
 
 static int enter_permits(struct stress_door *door, struct stress_visit *ret_visit) {
     struct stress_visit visit = {.weight = 1 + pick(door, 2)};
-    hf_permits_options options = HF_PERMITS_INIT;
+    hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
     hf_op *op;
     options.count = visit.weight;
     options.lease_ms = pick(door, 2) == 0 ? door->lease_ms : HF_WATCHDOG;

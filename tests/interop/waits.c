@@ -241,7 +241,7 @@ int java_wait_start(const char *client, const char *handle, int thread) {
 }
 
 hf_op *c_wait_start(hf_client *client, hf_lock *lock, hf_owner owner) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_op *op;
     struct watched_wait *wait = c_watch(client, c_owner(client, owner));
     options.owner = owner;

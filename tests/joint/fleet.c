@@ -146,7 +146,7 @@ void fleet_vacate(struct fleet *fleet, int server) {
 /* ---- Calls ---- */
 
 hf_acquire_options fleet_wait_for(int64_t wait_ms, int64_t lease_ms) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.wait_ms = wait_ms;
     options.lease_ms = lease_ms;
     return options;

@@ -57,7 +57,7 @@ void pack_begin(struct pack *pack, const hf_options *given) {
         snprintf(pack->owner[i], sizeof pack->owner[i], "%s:%" PRIu64,
                  hf_client_id(pack->client[i]), hf_owner_self());
     }
-    assert_int_equal(hf_lock_new_all(pack->lock, PACK, &pack->all), HF_OK);
+    assert_int_equal(hf_lock_new_multi(pack->lock, PACK, &pack->all), HF_OK);
     assert_int_equal(hf_lock_acquire(pack->all), HF_OK); /* by the keepers' connections */
     assert_int_equal(hf_lock_release(pack->all), HF_OK);
 }
@@ -124,10 +124,10 @@ void pack_vacate(struct pack *pack, int i) {
 }
 
 hf_lock *pack_all_of(hf_client *client, any_kind kind, const char *const *names, size_t len) {
-    hf_lock *members[HF_MEMBERS_MAX] = {0}, *all;
+    hf_lock *members[HF_MULTI_MAX] = {0}, *all;
     for (size_t i = 0; i < len; i++)
         assert_int_equal(new_lock(client, kind, names[i], strlen(names[i]), &members[i]), HF_OK);
-    assert_int_equal(hf_lock_new_all(members, len, &all), HF_OK);
+    assert_int_equal(hf_lock_new_multi(members, len, &all), HF_OK);
     for (size_t i = 0; i < len; i++)
         hf_lock_free(members[i]);
     return all;

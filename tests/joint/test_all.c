@@ -93,7 +93,7 @@ PACK_CASE(C115_waits_without_holding) {
 
 PACK_CASE(C116_outsiders_are_refused) {
     hf_lock *other;
-    assert_int_equal(hf_lock_new_all(p->rival_lock, PACK, &other), HF_OK);
+    assert_int_equal(hf_lock_new_multi(p->rival_lock, PACK, &other), HF_OK);
     assert_int_equal(hf_lock_acquire(p->all), HF_OK);
     assert_int_equal(hf_lock_try(other), HF_EBUSY);
     assert_int_equal(hf_lock_try(other), HF_EBUSY);
@@ -152,9 +152,9 @@ PACK_CASE(earlier_holds_stay) {
 PACK_CASE(one_inside_another_counts_as_its_members) {
     hf_lock *inner, *outer;
     size_t len;
-    assert_int_equal(hf_lock_new_all(p->lock, 2, &inner), HF_OK);
+    assert_int_equal(hf_lock_new_multi(p->lock, 2, &inner), HF_OK);
     hf_lock *members[] = {inner, p->lock[2]};
-    assert_int_equal(hf_lock_new_all(members, 2, &outer), HF_OK);
+    assert_int_equal(hf_lock_new_multi(members, 2, &outer), HF_OK);
     hf_lock_free(inner);
     assert_memory_equal(hf_lock_name(outer, &len), "a b c", 6);
     assert_int_equal(len, 5);
@@ -162,7 +162,7 @@ PACK_CASE(one_inside_another_counts_as_its_members) {
     assert_int_equal(hf_lock_acquire_with(outer, &leased, NULL), HF_OK);
     assert_int_equal(pack_held(p), PACK);
     assert_int_equal(hf_lock_release(outer), HF_OK);
-    assert_int_equal(hf_lock_new_all((hf_lock *[]){outer, p->lock[0]}, 2, &inner), HF_EINVAL);
+    assert_int_equal(hf_lock_new_multi((hf_lock *[]){outer, p->lock[0]}, 2, &inner), HF_EINVAL);
     hf_lock_free(outer);
 }
 
@@ -170,7 +170,7 @@ PACK_CASE(one_inside_another_counts_as_its_members) {
 PACK_CASE(order_means_nothing) {
     hf_lock *backwards;
     hf_lock *members[] = {p->lock[2], p->lock[1], p->lock[0]};
-    assert_int_equal(hf_lock_new_all(members, 3, &backwards), HF_OK);
+    assert_int_equal(hf_lock_new_multi(members, 3, &backwards), HF_OK);
     assert_string_equal(hf_lock_name(backwards, NULL), "c b a");
     assert_int_equal(hf_lock_acquire(p->all), HF_OK);
     assert_int_equal(hf_lock_acquire(backwards), HF_OK);
@@ -184,26 +184,26 @@ PACK_CASE(order_means_nothing) {
 /* ---- Making one ---- */
 
 PACK_CASE(refused_members) {
-    hf_lock *lock = NULL, *many[HF_MEMBERS_MAX + 1], *same, *reader, *writer;
+    hf_lock *lock = NULL, *many[HF_MULTI_MAX + 1], *same, *reader, *writer;
     char name[16];
-    assert_int_equal(hf_lock_new_all(NULL, 1, &lock), HF_EINVAL);
-    assert_int_equal(hf_lock_new_all(p->lock, 0, &lock), HF_EINVAL);
-    assert_int_equal(hf_lock_new_all(p->lock, 1, NULL), HF_EINVAL);
-    assert_int_equal(hf_lock_new_all((hf_lock *[]){p->lock[0], NULL}, 2, &lock), HF_EINVAL);
-    assert_int_equal(hf_lock_new_all((hf_lock *[]){p->lock[0], p->lock[0]}, 2, &lock), HF_EINVAL);
+    assert_int_equal(hf_lock_new_multi(NULL, 1, &lock), HF_EINVAL);
+    assert_int_equal(hf_lock_new_multi(p->lock, 0, &lock), HF_EINVAL);
+    assert_int_equal(hf_lock_new_multi(p->lock, 1, NULL), HF_EINVAL);
+    assert_int_equal(hf_lock_new_multi((hf_lock *[]){p->lock[0], NULL}, 2, &lock), HF_EINVAL);
+    assert_int_equal(hf_lock_new_multi((hf_lock *[]){p->lock[0], p->lock[0]}, 2, &lock), HF_EINVAL);
     assert_int_equal(new_lock(p->client[0], HF_FAIR, "a", 1, &same), HF_OK);
-    assert_int_equal(hf_lock_new_all((hf_lock *[]){p->lock[0], same}, 2, &lock), HF_EINVAL);
+    assert_int_equal(hf_lock_new_multi((hf_lock *[]){p->lock[0], same}, 2, &lock), HF_EINVAL);
     assert_int_equal(new_lock(p->client[0], HF_READ, "r", 1, &reader), HF_OK);
     assert_int_equal(new_lock(p->client[0], HF_WRITE, "r", 1, &writer), HF_OK);
-    assert_int_equal(hf_lock_new_all((hf_lock *[]){reader, writer}, 2, &lock), HF_EINVAL);
+    assert_int_equal(hf_lock_new_multi((hf_lock *[]){reader, writer}, 2, &lock), HF_EINVAL);
     for (size_t i = 0; i < LEN(many); i++) {
         snprintf(name, sizeof name, "m%zu", i);
         assert_int_equal(hf_lock_new(p->client[0], name, &many[i]), HF_OK);
     }
-    assert_int_equal(hf_lock_new_all(many, LEN(many), &lock), HF_EINVAL);
-    assert_int_equal(hf_lock_new_all(many, HF_MEMBERS_MAX, &lock), HF_OK);
+    assert_int_equal(hf_lock_new_multi(many, LEN(many), &lock), HF_EINVAL);
+    assert_int_equal(hf_lock_new_multi(many, HF_MULTI_MAX, &lock), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    assert_int_equal(cmd_int(p->server[0], "DBSIZE"), HF_MEMBERS_MAX);
+    assert_int_equal(cmd_int(p->server[0], "DBSIZE"), HF_MULTI_MAX);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_int_equal(cmd_int(p->server[0], "DBSIZE"), 0);
     hf_lock_free(lock);
@@ -253,7 +253,7 @@ CASE(mixed_kinds) {
     }
     assert_int_equal(hf_lock_new_group(p.client[2], "group", 5, values, 2, &members[LEN(kinds)]),
                      HF_OK);
-    assert_int_equal(hf_lock_new_all(members, LEN(members), &all), HF_OK);
+    assert_int_equal(hf_lock_new_multi(members, LEN(members), &all), HF_OK);
     assert_string_equal(hf_lock_name(all, NULL), "k0 k1 k2 k3 k4 group");
     assert_int_equal(hf_lock_acquire(all), HF_OK);
     assert_int_equal(hf_lock_token(members[4], &token), HF_OK);
@@ -278,7 +278,7 @@ CASE(mixed_kinds) {
 /* Locks that are read are shared, those that are written are not. */
 CASE(readers_share) {
     struct pack p;
-    hf_acquire_options other = HF_ACQUIRE_INIT;
+    hf_acquire_options other = HF_ACQUIRE_OPTIONS_INIT;
     pack_begin(&p, NULL);
     hf_lock *readers = pack_all_of(p.client[0], HF_READ, abc, LEN(abc));
     hf_lock *writers = pack_all_of(p.client[0], HF_WRITE, abc, LEN(abc));
@@ -321,7 +321,8 @@ CASE(fair_members) {
 PACK_CASE(members_that_do_not_nest) {
     hf_lock *once, *all;
     assert_int_equal(new_lock(p->client[1], HF_NONREENTRANT, "b", 1, &once), HF_OK);
-    assert_int_equal(hf_lock_new_all((hf_lock *[]){p->lock[0], once, p->lock[2]}, 3, &all), HF_OK);
+    assert_int_equal(hf_lock_new_multi((hf_lock *[]){p->lock[0], once, p->lock[2]}, 3, &all),
+                     HF_OK);
     assert_int_equal(hf_lock_acquire(all), HF_OK);
     assert_int_equal(hf_lock_acquire(all), HF_EDEADLK);
     assert_int_equal(count_at(p, 0), 1);

@@ -71,7 +71,7 @@ static void join(struct member *member, struct contest *contest, const size_t *w
             hf_lock_new(contest->p.client[which[i] % PACK], names[which[i]], &locks[i]), HF_OK);
         member->one_by_one[i] = locks[i];
     }
-    assert_int_equal(hf_lock_new_all(locks, len, &member->all), HF_OK);
+    assert_int_equal(hf_lock_new_multi(locks, len, &member->all), HF_OK);
 }
 
 static void leave(struct member *member) {

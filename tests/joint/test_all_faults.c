@@ -156,7 +156,7 @@ PACK_CASE_WITH(replies_to_renewals_are_lost, restless(), options.watchdog_ms = 2
 PACK_CASE_WITH(a_release_is_not_answered, pack_options(), options.cmd_timeout_ms = SILENT_MS) {
     assert_int_equal(hf_lock_acquire(p->all), HF_OK);
     proxy_blackhole(p->proxy[1], true, true);
-    assert_int_equal(hf_lock_release(p->all), HF_EUNKNOWN);
+    assert_int_equal(hf_lock_release(p->all), HF_EINDOUBT);
     assert_int_equal(hf_last_error()->text[1], 'b');
     assert_int_equal(pack_locked(p), 1);
     assert_int_equal(hf_lock_release(p->all), HF_ENOTOWNER);
@@ -232,7 +232,7 @@ PACK_CASE(one_is_lost_before_all_are_held) {
     const hf_owner owner = 7;
     hf_op *op;
     hf_result result = HF_RESULT_INIT;
-    hf_acquire_options acquire = HF_ACQUIRE_INIT;
+    hf_acquire_options acquire = HF_ACQUIRE_OPTIONS_INIT;
     acquire.owner = owner;
     proxy_stall_request(p->proxy[2], FLEET_ACQUIRE);
     assert_int_equal(hf_lock_acquire_start(p->all, &acquire, NULL, NULL, &op), HF_OK);
@@ -337,7 +337,7 @@ CASE(with_a_quorum) {
     assert_int_equal(hf_open(urls, &options, &quorum), HF_OK);
     assert_int_equal(hf_lock_new(quorum, "voted", &voted), HF_OK);
     assert_int_equal(hf_lock_new(p.client[0], "lone", &lone), HF_OK);
-    assert_int_equal(hf_lock_new_all((hf_lock *[]){voted, lone}, 2, &all), HF_OK);
+    assert_int_equal(hf_lock_new_multi((hf_lock *[]){voted, lone}, 2, &all), HF_OK);
     assert_int_equal(hf_lock_on_lost(all, fleet_on_event, &events), HF_OK);
     proxy_refuse(p.proxy[1], true);
     proxy_cut_all(p.proxy[1]); /* a majority is enough of the quorum */

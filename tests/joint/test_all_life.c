@@ -244,7 +244,7 @@ CASE(closed_while_it_releases) {
         assert_true(pack_wait_free(&p, HANG_MS));
         close_client(&p, closes);
         int err = outcome_of(&outcome);
-        assert_true(err == HF_ECLOSED || err == HF_EUNKNOWN);
+        assert_true(err == HF_ECLOSED || err == HF_EINDOUBT);
         proxy_heal(p.proxy[2]);
         pack_end(&p);
     }
@@ -276,7 +276,7 @@ CASE(all_are_closed_in_any_order) {
         assert_int_equal(hf_lock_acquire(p.all), HF_OK);
         for (int i = 0; i < PACK; i++)
             close_client(&p, (first + i) % PACK);
-        assert_int_equal(hf_lock_new_all(p.lock, PACK, &again), HF_ECLOSED);
+        assert_int_equal(hf_lock_new_multi(p.lock, PACK, &again), HF_ECLOSED);
         pack_end_anyhow(&p);
     }
 }
@@ -314,7 +314,7 @@ static int child_calls(void *arg) {
     hf_lock *lock;
     if (hf_lock_try(p->all) != HF_EFORKED || hf_lock_release(p->all) != HF_EFORKED)
         return 1;
-    if (hf_lock_new_all(p->lock, PACK, &lock) != HF_EFORKED)
+    if (hf_lock_new_multi(p->lock, PACK, &lock) != HF_EFORKED)
         return 2;
     hf_lock_free(p->all);
     return hf_close(p->client[0]) == HF_OK ? 0 : 3;
@@ -357,7 +357,7 @@ static int dispatched(hf_client *client, atomic_int *outcome) {
 
 /* Only the client of the whole has to be dispatched. */
 PACK_CASE_WITH(manual_dispatch, pack_options(), options.flags = HF_MANUAL_DISPATCH) {
-    hf_acquire_options acquire = HF_ACQUIRE_INIT;
+    hf_acquire_options acquire = HF_ACQUIRE_OPTIONS_INIT;
     atomic_int acquired = 0, refused = 0, released = 0, closed = 0;
     acquire.owner = 7;
     assert_int_equal(hf_lock_acquire_start(p->all, &acquire, done, &acquired, NULL), HF_OK);
@@ -381,7 +381,7 @@ PACK_CASE_WITH(manual_dispatch, pack_options(), options.flags = HF_MANUAL_DISPAT
 PACK_CASE(released_by_another_handle) {
     assert_int_equal(hf_lock_acquire(p->all), HF_OK);
     hf_lock_free(p->all);
-    assert_int_equal(hf_lock_new_all(p->lock, PACK, &p->all), HF_OK);
+    assert_int_equal(hf_lock_new_multi(p->lock, PACK, &p->all), HF_OK);
     assert_true(hf_lock_remaining_ms(p->all) > 0);
     assert_int_equal(hf_lock_release(p->all), HF_OK);
 }

@@ -6,7 +6,7 @@
 #include "support/memory.h"
 
 static bool is_allowed(int err) {
-    return err == HF_OK || err == HF_ENOMEM || err == HF_EUNKNOWN || err == HF_ELOST ||
+    return err == HF_OK || err == HF_ENOMEM || err == HF_EINDOUBT || err == HF_ELOST ||
            err == HF_EBUSY || err == HF_ETIMEDOUT || err == HF_EUNREACH;
 }
 
@@ -48,7 +48,7 @@ static void play(struct pack *p, struct memory *memory) {
     for (int i = 0; i < PACK && ok; i++)
         ok = made(hf_open(server_url(p->server[i]), &options, &clients[i])) &&
              made(hf_lock_new(clients[i], pack_names[i], &locks[i]));
-    if (ok && made(hf_lock_new_all(locks, PACK, &all)))
+    if (ok && made(hf_lock_new_multi(locks, PACK, &all)))
         use(all);
     hf_lock_free(all);
     for (int i = 0; i < PACK; i++) {

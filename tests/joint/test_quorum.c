@@ -72,7 +72,7 @@ FLEET_CASE_WITH(three_down, fleet_options(), options.cmd_timeout_ms = 4500,
 /* Between two attempts the grants are given back, and no server is asked: the last attempt showed
  * which of them answer. */
 FLEET_CASE(only_silent_servers_are_named) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     for (int i = 0; i < MAJORITY; i++)
         server_kill(f->server[i]);
     options.wait_ms = 2000;
@@ -134,7 +134,7 @@ static void answer_all(struct fleet *f) {
 CASE(all_slow) {
     struct fleet f;
     hf_op *op;
-    hf_acquire_options as_self = HF_ACQUIRE_INIT;
+    hf_acquire_options as_self = HF_ACQUIRE_OPTIONS_INIT;
     as_self.owner = hf_owner_self();
     begin_patient(&f);
     stall_all(&f, FLEET_ACQUIRE);

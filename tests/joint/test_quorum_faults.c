@@ -239,7 +239,7 @@ FLEET_CASE(same_server_twice) {
 
 /* Each server grants it, but the lease is over when that is heard. Nobody else has it, so it is not busy. */
 FLEET_CASE(C383_answers_that_come_after_the_lease) {
-    hf_acquire_options brief = HF_ACQUIRE_INIT;
+    hf_acquire_options brief = HF_ACQUIRE_OPTIONS_INIT;
     brief.wait_ms = 0;
     brief.lease_ms = 300;
     for (int i = 0; i < FLEET; i++)

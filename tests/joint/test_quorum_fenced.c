@@ -12,7 +12,7 @@
 #define AHEAD INT64_C(8000000000000000) /* of the time in microseconds */
 
 static hf_lock *fenced_lock(hf_client *client) {
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     hf_lock *lock;
     options.flags = HF_FENCED;
     assert_int_equal(hf_lock_new_with(client, FLEET_NAME, strlen(FLEET_NAME), &options, &lock),

@@ -5,7 +5,7 @@
 #include "joint/fleet.h"
 #include "support/case.h"
 #include "support/memory.h"
-#include "support/news_log.h"
+#include "support/notification_log.h"
 
 #include <string.h>
 
@@ -16,18 +16,18 @@ struct chorus {
     atomic_size_t servers;
 };
 
-static void note(hf_listener *listener, const hf_news *news, void *user) {
+static void note(hf_listener *listener, const hf_notification *notification, void *user) {
     struct chorus *chorus = user;
-    unsigned bit = 1u << news->server;
+    unsigned bit = 1u << notification->server;
     (void)listener;
-    atomic_store(&chorus->servers, news->servers);
-    if (news->kind == HF_NEWS_LISTENING)
+    atomic_store(&chorus->servers, notification->servers);
+    if (notification->kind == HF_NOTIFY_SUBSCRIBED)
         atomic_fetch_or(&chorus->listening, bit);
-    else if (news->kind == HF_NEWS_RELEASED)
+    else if (notification->kind == HF_NOTIFY_RELEASED)
         atomic_fetch_or(&chorus->released, bit);
-    else if (news->kind == HF_NEWS_BROKEN)
+    else if (notification->kind == HF_NOTIFY_BROKEN)
         atomic_fetch_or(&chorus->broken, bit);
-    else if (news->kind == HF_NEWS_DEAF)
+    else if (notification->kind == HF_NOTIFY_INTERRUPTED)
         atomic_fetch_or(&chorus->deaf, bit);
     atomic_fetch_add(&chorus->count, 1);
 }

@@ -8,7 +8,7 @@
 #include <stdio.h>
 
 static bool is_allowed(int err) {
-    return err == HF_OK || err == HF_ENOMEM || err == HF_ENOQUORUM || err == HF_EUNKNOWN ||
+    return err == HF_OK || err == HF_ENOMEM || err == HF_ENOQUORUM || err == HF_EINDOUBT ||
            err == HF_ELOST || err == HF_EBUSY || err == HF_ETIMEDOUT;
 }
 

@@ -11,7 +11,7 @@
 
 /* A string lock on each side; of `name`, with these flags. */
 static hf_lock *lock_of(hf_client *client, hf_kind kind, unsigned flags) {
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     hf_lock *lock;
     options.kind = kind;
     options.flags = flags;
@@ -214,7 +214,7 @@ FLEET_CASE(S66_a_token_of_the_callers_choice_at_all_servers) {
 
 FLEET_CASE(S67_strings_and_hashes_refuse_each_other) {
     hf_lock *lock = string_of(f->client), *plain = lock_of(f->client, HF_PLAIN, 0), *once;
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_true(wait_stored(f, f->owner, FLEET));
     assert_int_equal(hf_lock_try(plain), HF_EWRONGTYPE);
@@ -244,7 +244,7 @@ FLEET_CASE(S67_strings_and_hashes_refuse_each_other) {
 FLEET_CASE(S68_threads_pass_it_on) {
     hf_lock *lock = lock_of(f->client, HF_STRING, HF_COHORT), *rival = string_of(f->rival);
     hf_lock *plain = lock_of(f->client, HF_PLAIN, HF_COHORT);
-    hf_acquire_options eleven = HF_ACQUIRE_INIT;
+    hf_acquire_options eleven = HF_ACQUIRE_OPTIONS_INIT;
     hf_op *next;
     eleven.owner = 11;
     assert_int_equal(hf_lock_acquire(lock), HF_OK);

@@ -22,7 +22,7 @@ static bool both_are_reported(void *arg) {
     const hf_fleet *fleet = seen->fleet;
     return fleet->missing == seen->missing && fleet->locks_len == 1 &&
            fleet->locks[0]->waiters_len == 1 && fleet->locks[0]->holders_len == 1 &&
-           fleet->locks[0]->holders[0]->presence == HF_ALIVE;
+           fleet->locks[0]->holders[0]->presence == HF_PRESENCE_ALIVE;
 }
 
 static void check(const struct fleet *f, const hf_fleet_lock *lock, const hf_client *waiter) {
@@ -35,7 +35,7 @@ static void check(const struct fleet *f, const hf_fleet_lock *lock, const hf_cli
     assert_true(holder->renewed);
     assert_false(lock->disputed);
     assert_string_equal(lock->waiters[0]->client->id, hf_client_id(waiter));
-    assert_int_equal(lock->waiters[0]->left_ms, -1);
+    assert_int_equal(lock->waiters[0]->remaining_ms, -1);
 }
 
 CASE(a_quorum_is_one_view) {
@@ -47,7 +47,7 @@ CASE(a_quorum_is_one_view) {
     hf_client *asker;
     assert_int_equal(hf_open(f.direct_urls, &options, &asker), HF_OK);
     assert_int_equal(hf_lock_acquire(f.lock), HF_OK);
-    fleet_call_acquire(&waiter, f.rival_lock, (hf_acquire_options)HF_ACQUIRE_INIT);
+    fleet_call_acquire(&waiter, f.rival_lock, (hf_acquire_options)HF_ACQUIRE_OPTIONS_INIT);
     struct seen seen = {.client = asker};
     assert_true(wait_until(both_are_reported, &seen, HANG_MS));
     check(&f, seen.fleet->locks[0], f.rival);
@@ -56,7 +56,7 @@ CASE(a_quorum_is_one_view) {
     seen.missing = HF_MISSING_LOCKS;
     assert_true(wait_until(both_are_reported, &seen, HANG_MS));
     check(&f, seen.fleet->locks[0], f.rival);
-    assert_non_null(strstr(seen.fleet->words, "of 5 servers did not answer"));
+    assert_non_null(strstr(seen.fleet->missing_text, "of 5 servers did not answer"));
     hf_fleet_free(seen.fleet);
 
     assert_int_equal(hf_lock_release(f.lock), HF_OK);
@@ -94,8 +94,8 @@ FLEET_CASE(a_hold_of_a_minority_is_none) {
 
 static bool times_are_reported(void *arg) {
     struct seen *seen = arg;
-    hf_survey_options options = HF_SURVEY_INIT;
-    options.wanted = HF_WANT_TIMES;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
+    options.wanted = HF_WANT_HISTOGRAMS;
     hf_fleet_free(seen->fleet);
     assert_int_equal(hf_survey(seen->client, &options, &seen->fleet), HF_OK);
     for (size_t i = 0; i < seen->fleet->clients_len; i++)

@@ -45,7 +45,7 @@ FLEET_CASE(nested_while_one_is_away) {
 FLEET_CASE(kinds) {
     hf_lock *lock;
     hf_sem *sem;
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     static const struct {
         hf_kind kind;
         unsigned flags;
@@ -195,7 +195,7 @@ FLEET_CASE(asynchronous) {
 
 FLEET_CASE_WITH(manual_dispatch, fleet_options(), options.flags = HF_MANUAL_DISPATCH) {
     atomic_int outcome = 0;
-    hf_acquire_options acquire = HF_ACQUIRE_INIT;
+    hf_acquire_options acquire = HF_ACQUIRE_OPTIONS_INIT;
     acquire.owner = 7;
     assert_int_equal(hf_lock_acquire_start(f->lock, &acquire, done, &outcome, NULL), HF_OK);
     int64_t end_ms = now_ms() + HANG_MS;
@@ -303,8 +303,8 @@ FLEET_CASE(cohort) {
     hf_lock *lock;
     hf_op *next;
     bool mine;
-    hf_lock_options options = HF_LOCK_INIT;
-    hf_acquire_options eleven = HF_ACQUIRE_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
+    hf_acquire_options eleven = HF_ACQUIRE_OPTIONS_INIT;
     options.flags = HF_COHORT;
     options.cohort_ms = 60000;
     eleven.owner = 11;

@@ -35,7 +35,7 @@ static int open_lock(char *words) {
     int err = hf_open(words + read, &options, &client);
     if (err != HF_OK)
         return err;
-    hf_lock_options lock_options = HF_LOCK_INIT;
+    hf_lock_options lock_options = HF_LOCK_OPTIONS_INIT;
     lock_options.flags = strcmp(kind, "fenced") == 0 ? HF_FENCED : 0;
     lock_options.kind = strcmp(kind, "fair") == 0     ? HF_FAIR
                         : strcmp(kind, "write") == 0  ? HF_WRITE
@@ -47,7 +47,7 @@ static int open_lock(char *words) {
 /* If it was granted all the same, the caller knows, and releases it. */
 static int acquire_and_cancel(void) {
     static unsigned seed = 1;
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_op *op;
     options.owner = hf_owner_self();
     int err = hf_lock_acquire_start(lock, &options, NULL, NULL, &op);
@@ -70,7 +70,7 @@ static void obey(const char *id, char *command) {
     } else if (lock == NULL) {
         printf("%s err nothing is open\n", id);
     } else if (strcmp(command, "try h") == 0) {
-        hf_acquire_options options = HF_ACQUIRE_INIT;
+        hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
         hf_result result = HF_RESULT_INIT;
         options.wait_ms = 0;
         int err = hf_lock_acquire_with(lock, &options, &result);

@@ -111,7 +111,7 @@ LOCAL_CASE(a_first_acquire_goes_to_the_new_server) {
         struct pair pair;
         hf_lock *other;
         pair_begin(&pair);
-        hf_acquire_options leased = HF_ACQUIRE_INIT;
+        hf_acquire_options leased = HF_ACQUIRE_OPTIONS_INIT;
         leased.lease_ms = 600000;
         assert_int_equal(hf_lock_new(pair.old, "another", &other), HF_OK);
         assert_int_equal(hf_lock_acquire_with(other, &leased, NULL), HF_OK);

@@ -99,7 +99,7 @@ static void assert_no_trouble(hf_client *client, uint64_t losses) {
     hf_stats stats = world_stats(client);
     assert_int_equal(stats.losses, losses);
     assert_int_equal(stats.renew_failures, 0);
-    assert_int_equal(stats.unknowns, 0);
+    assert_int_equal(stats.in_doubt, 0);
     assert_int_equal(stats.notify_failures, 0);
     assert_int_equal(stats.holds, 0);
 }

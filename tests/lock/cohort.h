@@ -12,7 +12,7 @@
 static inline hf_lock *cohort_lock(hf_client *client, hf_kind kind, unsigned flags, int64_t passes,
                                    int64_t ms) {
     hf_lock *lock = NULL;
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     options.kind = kind;
     options.flags = HF_COHORT | flags;
     options.cohort_passes = passes;

@@ -15,7 +15,7 @@ static inline hf_options options_of(int64_t watchdog_ms) {
     options.cmd_timeout_ms = CMD_MS;
     options.connect_timeout_ms = CONNECT_MS;
     options.watchdog_ms = watchdog_ms;
-    options.ping_ms = 200;
+    options.ping_interval_ms = 200;
     return options;
 }
 

@@ -15,7 +15,7 @@ static inline hf_options reporting(int64_t after_ms) {
 }
 
 static inline hf_fleet *survey(hf_client *client, const char *pattern) {
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     hf_fleet *fleet = NULL;
     options.pattern = pattern;
     assert_int_equal(hf_survey(client, &options, &fleet), HF_OK);

@@ -180,7 +180,7 @@ WORLD_CASE(bad_handles) {
 
 static hf_lock *lock_of(hf_client *client, hf_kind kind, unsigned flags) {
     hf_lock *lock = NULL;
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     options.kind = kind;
     options.flags = flags;
     assert_int_equal(hf_lock_new_with(client, WORLD_NAME, strlen(WORLD_NAME), &options, &lock),
@@ -248,7 +248,7 @@ WORLD_CASE(engines_that_do_not_offer_it) {
     hf_lock *group, *all;
     const hf_bytes value = {"v", 1};
     assert_int_equal(hf_lock_new_group(w->client, "group", 5, &value, 1, &group), HF_OK);
-    assert_int_equal(hf_lock_new_all(&w->lock, 1, &all), HF_OK);
+    assert_int_equal(hf_lock_new_multi(&w->lock, 1, &all), HF_OK);
     assert_int_equal(adopt_error(group, w->rival_owner), HF_ENOTSUP);
     assert_int_equal(adopt_error(all, w->rival_owner), HF_ENOTSUP);
     hf_lock_free(group);
@@ -282,8 +282,8 @@ static bool adopter_is_notified(void *arg) {
     assert_int_equal(fleet->locks_len, 1);
     const hf_fleet_party *holder = fleet->locks[0]->holders[0];
     assert_string_equal(holder->owner, w->rival_owner);
-    bool notified = holder->presence == HF_ALIVE && holder->client != NULL && holder->renewed &&
-                    strcmp(holder->client->id, hf_client_id(w->client)) == 0;
+    bool notified = holder->presence == HF_PRESENCE_ALIVE && holder->client != NULL &&
+                    holder->renewed && strcmp(holder->client->id, hf_client_id(w->client)) == 0;
     hf_fleet_free(fleet);
     return notified;
 }

@@ -45,52 +45,50 @@ static bool somebody_listens(void *server) {
 
 struct verb {
     const char *name;
-    int (*start)(struct world *w, hf_owner owner, hf_callback callback, void *user, hf_op **op);
+    int (*start)(struct world *w, hf_owner owner, hf_op_fn callback, void *user, hf_op **op);
     bool owner; /* the result names the owner given */
     int64_t value, count, remaining_at_least;
 };
 
-static int start_acquire(struct world *w, hf_owner owner, hf_callback callback, void *user,
+static int start_acquire(struct world *w, hf_owner owner, hf_op_fn callback, void *user,
                          hf_op **op) {
     hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
     options.owner = owner;
     return hf_lock_acquire_start(w->lock, &options, callback, user, op);
 }
 
-static int start_release(struct world *w, hf_owner owner, hf_callback callback, void *user,
+static int start_release(struct world *w, hf_owner owner, hf_op_fn callback, void *user,
                          hf_op **op) {
     return hf_lock_release_start(w->lock, owner, callback, user, op);
 }
 
-static int start_extend(struct world *w, hf_owner owner, hf_callback callback, void *user,
+static int start_extend(struct world *w, hf_owner owner, hf_op_fn callback, void *user,
                         hf_op **op) {
     return hf_lock_extend_start(w->lock, owner, 90000, callback, user, op);
 }
 
-static int start_break(struct world *w, hf_owner owner, hf_callback callback, void *user,
-                       hf_op **op) {
+static int start_break(struct world *w, hf_owner owner, hf_op_fn callback, void *user, hf_op **op) {
     (void)owner;
     return hf_lock_break_start(w->lock, callback, user, op);
 }
 
-static int start_is_locked(struct world *w, hf_owner owner, hf_callback callback, void *user,
+static int start_is_locked(struct world *w, hf_owner owner, hf_op_fn callback, void *user,
                            hf_op **op) {
     (void)owner;
     return hf_lock_is_locked_start(w->lock, callback, user, op);
 }
 
-static int start_is_held_by(struct world *w, hf_owner owner, hf_callback callback, void *user,
+static int start_is_held_by(struct world *w, hf_owner owner, hf_op_fn callback, void *user,
                             hf_op **op) {
     return hf_lock_is_mine_start(w->lock, owner, callback, user, op);
 }
 
-static int start_hold_count(struct world *w, hf_owner owner, hf_callback callback, void *user,
+static int start_hold_count(struct world *w, hf_owner owner, hf_op_fn callback, void *user,
                             hf_op **op) {
     return hf_lock_hold_count_start(w->lock, owner, callback, user, op);
 }
 
-static int start_ping(struct world *w, hf_owner owner, hf_callback callback, void *user,
-                      hf_op **op) {
+static int start_ping(struct world *w, hf_owner owner, hf_op_fn callback, void *user, hf_op **op) {
     (void)owner;
     return hf_ping_start(w->client, callback, user, op);
 }
@@ -217,7 +215,7 @@ WORLD_CASE(inspect_writes_before_the_callback) {
     wait_completion(&completion);
     assert_int_equal(completion.result.code, HF_OK);
     assert_int_equal(info->kind, HF_FOUND_PLAIN);
-    assert_null(info->words);
+    assert_null(info->type_name);
     assert_int_equal(info->holders_len, 1);
     assert_string_equal(info->holders[0]->owner, w->owner);
     hf_lock_info_free(info);
@@ -240,7 +238,7 @@ CASE(inspect_finds_something_else) {
     assert_int_equal(hf_lock_inspect_start(w.lock, &info, NULL, NULL, &op), HF_OK);
     assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_OK);
     assert_int_equal(info->kind, HF_FOUND_OTHER);
-    assert_string_equal(info->words, "list");
+    assert_string_equal(info->type_name, "list");
     hf_op_free(op);
     hf_lock_info_free(info);
     world_end(&w);

@@ -99,7 +99,7 @@ static int release(struct bench *b, hf_owner owner) {
 
 /* ---- Every verb ---- */
 
-static int64_t ask(struct bench *b, int (*start)(hf_lock *, hf_callback, void *, hf_op **)) {
+static int64_t ask(struct bench *b, int (*start)(hf_lock *, hf_op_fn, void *, hf_op **)) {
     struct completion completion = {0};
     hf_op *op;
     assert_int_equal(start(b->lock, on_done, &completion, &op), HF_OK);
@@ -111,7 +111,7 @@ static int64_t ask(struct bench *b, int (*start)(hf_lock *, hf_callback, void *,
 }
 
 static int64_t ask_of(struct bench *b, hf_owner owner,
-                      int (*start)(hf_lock *, hf_owner, hf_callback, void *, hf_op **)) {
+                      int (*start)(hf_lock *, hf_owner, hf_op_fn, void *, hf_op **)) {
     struct completion completion = {0};
     assert_int_equal(start(b->lock, owner, on_done, &completion, NULL), HF_OK);
     run_until_completion(b, &completion);

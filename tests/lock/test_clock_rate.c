@@ -55,7 +55,7 @@ static hf_lock *lock_of(hf_client *client, int what, bool rival) {
     hf_lock *lock;
     char name[16];
     int len = snprintf(name, sizeof name, "kind%d", what);
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     if (what == GROUP) {
         const hf_bytes value = {"value", 5};
         assert_int_equal(hf_lock_new_group(client, name, (size_t)len, &value, 1, &lock), HF_OK);
@@ -70,7 +70,7 @@ static hf_lock *lock_of(hf_client *client, int what, bool rival) {
 static void take(struct world *w, struct pair *pair, int what, int64_t lease_ms) {
     *pair = (struct pair){.taken = false};
     if (what == PERMITS) {
-        hf_permits_options options = HF_PERMITS_INIT;
+        hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
         options.lease_ms = lease_ms;
         assert_int_equal(hf_permits_new(w->client, "permits", &pair->permits), HF_OK);
         assert_int_equal(hf_permits_new(w->rival, "permits", &pair->rival_permits), HF_OK);
@@ -180,7 +180,7 @@ CASE(a_lease_that_ends_at_a_time) {
 
 static hf_lock *lock_named(hf_client *client, hf_kind kind, const char *name) {
     hf_lock *lock;
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     options.kind = kind;
     assert_int_equal(hf_lock_new_with(client, name, strlen(name), &options, &lock), HF_OK);
     return lock;
@@ -268,7 +268,7 @@ CASE(a_turn_in_the_queue) {
     hf_options options = world_options();
     options.clock_drift_ppm = 400000;
     begin(&w, 390000, &options);
-    hf_lock_options fair = HF_LOCK_INIT;
+    hf_lock_options fair = HF_LOCK_OPTIONS_INIT;
     hf_lock *lock, *rival;
     fair.kind = HF_FAIR;
     assert_int_equal(hf_lock_new_with(w.client, "line", 4, &fair, &lock), HF_OK);
@@ -309,7 +309,7 @@ CASE(a_turn_in_the_queue) {
 CASE(given_up_means_given_up) {
     struct world w;
     hf_options options = world_options();
-    options.ping_ms = 3600000;
+    options.ping_interval_ms = 3600000;
     options.cmd_timeout_ms = options.connect_timeout_ms = WORLD_BRIEF_MS;
     options.clock_drift_ppm = 300000;
     begin(&w, -290000, &options);
@@ -333,7 +333,7 @@ CASE(idle_connections_read_the_clock) {
     struct world w;
     hf_options options = world_options();
     options.cmd_timeout_ms = WORLD_BRIEF_MS;
-    options.ping_ms = WORLD_BRIEF_MS;
+    options.ping_interval_ms = WORLD_BRIEF_MS;
     options.clock_drift_ppm = 50000;
     begin(&w, 45000, &options);
     world_warm_up(w.lock);

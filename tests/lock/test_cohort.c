@@ -138,9 +138,9 @@ COHORT_CASE(questions) {
     assert_memory_equal(info->holders[0]->owner, hf_client_id(w->client), 36);
     hf_lock_info_free(info);
     if (!server_is_other(w->server)) {
-        hf_facts *facts;
-        assert_int_equal(hf_lock_facts(w->lock, &facts), HF_OK);
-        hf_facts_free(facts);
+        hf_server_info *facts;
+        assert_int_equal(hf_lock_server_info(w->lock, &facts), HF_OK);
+        hf_server_info_free(facts);
     }
     assert_int_equal(hf_lock_adopt(w->lock, w->rival_owner, 60000, NULL), HF_ENOTSUP);
     assert_int_equal(hf_lock_token(w->lock, &ttl_ms), HF_ENOTSUP);
@@ -214,7 +214,7 @@ static bool is_queued(void *arg) {
 CASE(others_have_their_turn) {
     struct world w;
     hf_lock *rival_lock;
-    hf_lock_options fair = HF_LOCK_INIT;
+    hf_lock_options fair = HF_LOCK_OPTIONS_INIT;
     fair.kind = HF_FAIR;
     world_begin(&w, NULL);
     hf_lock *lock = cohort_lock(w.client, HF_FAIR, 0, 1, COHORT_LONG_MS);
@@ -316,7 +316,7 @@ COHORT_CASE(leases_run_out) {
 
 static void expect_refused(hf_client *client, hf_kind kind, unsigned flags, const char *words) {
     hf_lock *lock = NULL;
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     options.kind = kind;
     options.flags = HF_COHORT | flags;
     assert_int_equal(hf_lock_new_with(client, "x", 1, &options, &lock), HF_ENOTSUP);
@@ -325,12 +325,12 @@ static void expect_refused(hf_client *client, hf_kind kind, unsigned flags, cons
 
 COHORT_CASE(refusals) {
     hf_lock *lock = NULL;
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     expect_refused(w->client, HF_PLAIN, HF_FENCED, "draws no token");
     expect_refused(w->client, HF_READ, 0, "HF_PLAIN, HF_FAIR or HF_STRING");
     expect_refused(w->client, HF_WRITE, 0, "HF_PLAIN, HF_FAIR or HF_STRING");
     expect_refused(w->client, HF_PLAIN, HF_SPIN, "HF_NONREENTRANT only");
-    assert_int_equal(hf_lock_new_all(&w->lock, 1, &lock), HF_ENOTSUP);
+    assert_int_equal(hf_lock_new_multi(&w->lock, 1, &lock), HF_ENOTSUP);
     options.flags = HF_COHORT;
     options.cohort_passes = 0;
     assert_int_equal(hf_lock_new_with(w->client, "x", 1, &options, &lock), HF_EINVAL);

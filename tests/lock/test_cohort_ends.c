@@ -308,7 +308,7 @@ CASE(errors_say_why) {
     assert_int_equal(hf_lock_acquire_for(w.lock, HANG_MS), HF_OK);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     cmd_ok(w.server, "CONFIG SET min-replicas-to-write 1");
-    assert_int_equal(hf_lock_acquire_for(w.lock, 1000), HF_EREFUSED);
+    assert_int_equal(hf_lock_acquire_for(w.lock, 1000), HF_EUNAVAILABLE);
     assert_non_null(strstr(hf_last_error()->text, "NOREPLICAS"));
     assert_string_not_equal(hf_last_error()->node, "");
     cmd_ok(w.server, "CONFIG SET min-replicas-to-write 0");
@@ -333,7 +333,7 @@ struct side {
 
 static hf_lock *named_cohort(hf_client *client, const char *name) {
     hf_lock *lock;
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     options.flags = HF_COHORT;
     assert_int_equal(hf_lock_new_with(client, name, strlen(name), &options, &lock), HF_OK);
     return lock;
@@ -391,7 +391,7 @@ static void expect_reported(const hf_fleet_lock *lock, const char *holder, const
     assert_int_equal(lock->holders[0]->seen_by, HF_SEEN_BY_SERVER | HF_SEEN_BY_CLIENT);
     assert_string_equal(lock->holders[1]->owner, holder);
     assert_string_equal(lock->holders[1]->kind, "cohort");
-    assert_int_equal(lock->holders[1]->presence, HF_ALIVE);
+    assert_int_equal(lock->holders[1]->presence, HF_PRESENCE_ALIVE);
 }
 
 /* A deadlock of two threads is found, by their owners. */

@@ -90,7 +90,7 @@ CASE(warned_of) {
     proxy_blackhole(w.proxy, true, true);
     assert_true(world_wait_atomic(&events.warnings, 1, HANG_MS));
     int err = hf_lock_release(w.lock);
-    assert_true(err == HF_EUNKNOWN || err == HF_EUNREACH || err == HF_ELOST);
+    assert_true(err == HF_EINDOUBT || err == HF_EUNREACH || err == HF_ELOST);
     assert_true(cohort_is_pending(next));
     proxy_heal(w.proxy);
     assert_int_equal(cohort_join(next), HF_OK);

@@ -7,7 +7,7 @@
 #include "support/memory.h"
 
 static bool is_allowed(int err) {
-    return err == HF_OK || err == HF_ENOMEM || err == HF_EUNKNOWN || err == HF_ELOST ||
+    return err == HF_OK || err == HF_ENOMEM || err == HF_EINDOUBT || err == HF_ELOST ||
            err == HF_EBUSY || err == HF_ETIMEDOUT || err == HF_EUNREACH || err == HF_ENOTOWNER;
 }
 
@@ -41,7 +41,7 @@ static void use(hf_lock *lock) {
 static void play(struct world *w, struct memory *memory) {
     hf_client *client = NULL;
     hf_lock *lock = NULL;
-    hf_lock_options kind = HF_LOCK_INIT;
+    hf_lock_options kind = HF_LOCK_OPTIONS_INIT;
     hf_options options = world_options();
     kind.flags = HF_COHORT;
     options.allocator = memory_allocator(memory);

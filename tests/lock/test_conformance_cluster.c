@@ -315,14 +315,14 @@ static void ask_permits(hf_permits *permits, const hf_permit_id *id) {
     assert_int_equal(number, 0);
     assert_int_equal(hf_permits_taken(permits, &number), HF_OK);
     assert_int_equal(number, 1);
-    assert_int_equal(hf_permits_lease_ms(permits, id, &number), HF_OK);
+    assert_int_equal(hf_permits_ttl_ms(permits, id, &number), HF_OK);
     assert_true(number > 0);
 }
 
 static void use_permits(struct pair *pair, void *arg) {
     (void)arg;
     hf_permits *mine, *others;
-    hf_permits_options watched = HF_PERMITS_INIT;
+    hf_permits_options watched = HF_PERMITS_OPTIONS_INIT;
     hf_permit_id id, other_id;
     hf_op *op;
     bool yes;
@@ -410,7 +410,7 @@ static hf_lock *named_lock(hf_client *client, any_kind kind, const char *what, i
 }
 
 static void take_names(hf_client *client, struct many *many) {
-    hf_permits_options watched = HF_PERMITS_INIT;
+    hf_permits_options watched = HF_PERMITS_OPTIONS_INIT;
     watched.lease_ms = HF_WATCHDOG;
     for (int i = 0; i < NAMES; i++) {
         char name[32];

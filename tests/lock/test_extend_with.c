@@ -24,7 +24,7 @@ static const struct kind_row kinds[] = {
 };
 
 static int extend(hf_lock *lock, hf_extend_mode mode, int64_t lease_ms, hf_result *ret) {
-    hf_extend_options options = HF_EXTEND_INIT;
+    hf_extend_options options = HF_EXTEND_OPTIONS_INIT;
     options.mode = mode;
     options.lease_ms = lease_ms;
     return hf_lock_extend_with(lock, &options, ret);
@@ -103,8 +103,8 @@ WORLD_CASE_WITH(R16_an_addition_keeps_the_watchdog, world_options(),
 }
 
 WORLD_CASE(R16_by_an_owner_and_as_an_operation) {
-    hf_extend_options options = HF_EXTEND_INIT;
-    hf_acquire_options acquire = HF_ACQUIRE_INIT;
+    hf_extend_options options = HF_EXTEND_OPTIONS_INIT;
+    hf_acquire_options acquire = HF_ACQUIRE_OPTIONS_INIT;
     hf_result result = HF_RESULT_INIT;
     hf_op *op;
     options.mode = HF_EXTEND_SET;
@@ -122,7 +122,7 @@ WORLD_CASE(R16_by_an_owner_and_as_an_operation) {
 }
 
 WORLD_CASE(R16_what_is_refused) {
-    hf_extend_options options = HF_EXTEND_INIT;
+    hf_extend_options options = HF_EXTEND_OPTIONS_INIT;
     static const any_kind without[] = {HF_READ, HF_WRITE, HF_COHORT};
     assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     assert_int_equal(hf_lock_extend_with(w->lock, NULL, NULL), HF_EINVAL);
@@ -174,11 +174,11 @@ WORLD_CASE_WITH(R17_a_late_set_shortens_nothing_that_is_trusted, world_options()
     assert_int_equal(hf_lock_acquire_with(w->lock, &fixed, NULL), HF_OK);
     int64_t until_ms = now_ms() + 20000;
     proxy_hold_request(w->proxy, hfi_script_lease.sha1);
-    assert_int_equal(extend(w->lock, HF_EXTEND_SET, 20000, NULL), HF_EUNKNOWN);
+    assert_int_equal(extend(w->lock, HF_EXTEND_SET, 20000, NULL), HF_EINDOUBT);
     assert_int_equal(proxy_held(w->proxy), 1);
     assert_true(hf_lock_remaining_ms(w->lock) <= until_ms - now_ms());
     int err = hf_lock_extend(w->lock, 90000);
-    bool was_quiet = err == HF_EUNKNOWN; /* else the machine paused for two seconds */
+    bool was_quiet = err == HF_EINDOUBT; /* else the machine paused for two seconds */
     assert_true(was_quiet || err == HF_OK);
     assert_true(proxy_release_held(w->proxy) >= 1);
     assert_trusted(w, w->lock, WORLD_NAME);
@@ -196,7 +196,7 @@ WORLD_CASE_WITH(R17_a_late_set_does_not_shorten_the_next_hold, world_options(),
         hf_acquire_options fixed = world_wait_for(HANG_MS, watched ? HF_WATCHDOG : 90000);
         assert_int_equal(hf_lock_acquire_with(w->lock, &fixed, NULL), HF_OK);
         proxy_hold_request(w->proxy, hfi_script_lease.sha1);
-        assert_int_equal(extend(w->lock, HF_EXTEND_SET, 20000, NULL), HF_EUNKNOWN);
+        assert_int_equal(extend(w->lock, HF_EXTEND_SET, 20000, NULL), HF_EINDOUBT);
         assert_int_equal(hf_lock_release(w->lock), HF_OK);
         assert_int_equal(hf_lock_acquire_with(w->lock, &fixed, NULL), HF_OK);
         assert_true(proxy_release_held(w->proxy) >= 1);
@@ -214,7 +214,7 @@ WORLD_CASE_WITH(R17_a_set_whose_answer_is_lost_ends_the_watchdog, world_options(
     assert_int_equal(hf_lock_on_lost(w->lock, world_on_event, &events), HF_OK);
     assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     proxy_drop_replies_after(w->proxy, hfi_script_lease.sha1);
-    assert_int_equal(extend(w->lock, HF_EXTEND_SET, 3000, NULL), HF_EUNKNOWN);
+    assert_int_equal(extend(w->lock, HF_EXTEND_SET, 3000, NULL), HF_EINDOUBT);
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
     assert_true(world_wait_free(w, HANG_MS));
 }
@@ -226,12 +226,12 @@ WORLD_CASE(R17_a_nested_wait_behind_a_lost_answer_keeps_the_lock) {
     warm_up(w->lock);
     assert_int_equal(hf_lock_acquire_with(w->lock, &fixed, NULL), HF_OK);
     proxy_drop_replies_after(w->proxy, hfi_script_lease.sha1);
-    assert_int_equal(extend(w->lock, HF_EXTEND_SET, 60000, NULL), HF_EUNKNOWN);
+    assert_int_equal(extend(w->lock, HF_EXTEND_SET, 60000, NULL), HF_EINDOUBT);
     err = hf_lock_acquire_for(w->lock, 300);
     assert_true(err == HF_ETIMEDOUT ||
                 err == HF_OK); /* OK: the machine paused until all was over */
     int count = err == HF_OK ? 2 : 1;
-    while ((err = hf_lock_extend(w->lock, 90000)) == HF_EUNKNOWN)
+    while ((err = hf_lock_extend(w->lock, 90000)) == HF_EINDOUBT)
         wait_a_moment();
     assert_int_equal(err, HF_OK);
     assert_true(HOLDS_FOR(world_count(w, w->owner) == count, 1000));
@@ -242,7 +242,7 @@ WORLD_CASE(R17_a_nested_wait_behind_a_lost_answer_keeps_the_lock) {
 /* A shorter lease counts from when it is sent: the server may have set it. */
 WORLD_CASE(R17_a_set_on_its_way_is_not_trusted_for_longer) {
     hf_acquire_options fixed = world_wait_for(0, 90000);
-    hf_extend_options options = HF_EXTEND_INIT;
+    hf_extend_options options = HF_EXTEND_OPTIONS_INIT;
     hf_op *op;
     options.mode = HF_EXTEND_SET;
     options.lease_ms = 20000;
@@ -255,7 +255,7 @@ WORLD_CASE(R17_a_set_on_its_way_is_not_trusted_for_longer) {
     assert_true(hf_lock_remaining_ms(w->lock) <= 20000);
     assert_true(proxy_release_held(w->proxy) >= 1);
     int err = hf_op_wait(op, HANG_MS, NULL);
-    assert_true(err == HF_OK || err == HF_EUNKNOWN); /* it may have come too late */
+    assert_true(err == HF_OK || err == HF_EINDOUBT); /* it may have come too late */
     hf_op_free(op);
     assert_true(hf_lock_remaining_ms(w->lock) <= 20000);
     assert_int_equal(hf_lock_release(w->lock), HF_OK);
@@ -268,7 +268,7 @@ WORLD_CASE_WITH(R17_an_addition_counts_once, world_options(),
     warm_up(w->lock);
     assert_int_equal(hf_lock_acquire_with(w->lock, &fixed, NULL), HF_OK);
     proxy_drop_replies_after(w->proxy, hfi_script_lease.sha1);
-    assert_int_equal(extend(w->lock, HF_EXTEND_ADD, 1000000, NULL), HF_EUNKNOWN);
+    assert_int_equal(extend(w->lock, HF_EXTEND_ADD, 1000000, NULL), HF_EINDOUBT);
     assert_true(pttl(w->server, WORLD_NAME) <= 1090000);
     assert_trusted(w, w->lock, WORLD_NAME);
     assert_int_equal(hf_lock_release(w->lock), HF_OK);

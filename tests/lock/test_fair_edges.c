@@ -170,7 +170,7 @@ FAIR_CASE_WITH(release_after_an_unknown_confirmation, fair_options(CONFIRM_MS),
         assert_true(wait_no_keys(w->server));
     }
     proxy_blackhole(w->proxy, true, true);
-    assert_int_equal(hf_lock_release_as(w->lock, FIRST), HF_EUNKNOWN);
+    assert_int_equal(hf_lock_release_as(w->lock, FIRST), HF_EINDOUBT);
     assert_true(HOLDS_FOR(pttl(w->server, WORLD_NAME) > LEASE_MS / 2, 2 * CONFIRM_MS));
     proxy_heal(w->proxy);
     assert_true(wait_no_keys(w->server));

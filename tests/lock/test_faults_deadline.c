@@ -138,7 +138,7 @@ SERVER_CASE(R01_close_does_not_wait, 60000) {
         hf_client *client;
         hf_lock *lock;
         hf_options options = options_of(60000);
-        options.ping_ms = 24 * 3600 * 1000;
+        options.ping_interval_ms = 24 * 3600 * 1000;
         assert_int_equal(hf_open(proxy_url(w->proxy), &options, &client), HF_OK);
         assert_int_equal(hf_lock_new(client, "short", &lock), HF_OK);
         if (i % 3 > 0)

@@ -229,7 +229,7 @@ CASE(U22_cancelled_copy_is_refused_after_another_calls) {
     struct world w;
     hf_op *first, *second;
     hf_result result = HF_RESULT_INIT;
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.owner = hf_owner_self();
     world_begin(&w, NULL);
     hold(&w, &forms[1], 0);

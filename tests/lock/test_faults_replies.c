@@ -19,7 +19,7 @@ static void acquire_reply_lost(const struct form *form, int held, int64_t wait_m
     proxy_drop_replies_after(w.proxy, world_acquires(&w));
     assert_int_equal(form->acquire(&w, wait_ms), HF_OK);
     assert_int_equal(proxy_fired(w.proxy), 1);
-    assert_int_equal(world_stats(w.client).unknowns, 1);
+    assert_int_equal(world_stats(w.client).in_doubt, 1);
     release_exactly(&w, form, held + 1);
     world_end(&w);
 }
@@ -73,7 +73,7 @@ ROW_CASES(U16_release_never_answered_is_unknown_and_settled, form, forms) {
     hold(&w, form, held);
     proxy_mute_replies_after(w.proxy, world_releases(&w));
     int64_t start_ms = now_ms();
-    assert_int_equal(form->release(&w), HF_EUNKNOWN);
+    assert_int_equal(form->release(&w), HF_EINDOUBT);
     assert_true(now_ms() - start_ms >= BRIEF_MS);
     assert_int_equal(world_count(&w, w.owner), held - 1);
     /* The next one waits for the settlement, and is exact. */

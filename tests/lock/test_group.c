@@ -130,7 +130,7 @@ GROUP_CASE(any_bytes_are_a_value) {
 
 CASE(other_keys_are_no_group) {
     struct world w;
-    static hf_bytes many[HF_VALUES_MAX + 1];
+    static hf_bytes many[HF_GROUP_VALUES_MAX + 1];
     static const hf_bytes nowhere = {NULL, 1};
     hf_lock *lock = NULL;
     char *long_name = calloc(1, 65536);
@@ -140,7 +140,7 @@ CASE(other_keys_are_no_group) {
     assert_int_equal(hf_lock_new_group(w.client, "g", 0, many, 1, &lock), HF_EINVAL);
     assert_int_equal(hf_lock_new_group(w.client, "g", 1, NULL, 1, &lock), HF_EINVAL);
     assert_int_equal(hf_lock_new_group(w.client, "g", 1, many, 0, &lock), HF_EINVAL);
-    assert_int_equal(hf_lock_new_group(w.client, "g", 1, many, HF_VALUES_MAX + 1, &lock),
+    assert_int_equal(hf_lock_new_group(w.client, "g", 1, many, HF_GROUP_VALUES_MAX + 1, &lock),
                      HF_EINVAL);
     assert_non_null(strstr(hf_last_error()->text, "1000"));
     assert_int_equal(hf_lock_new_group(w.client, "g", 1, &nowhere, 1, &lock), HF_EINVAL);
@@ -152,16 +152,16 @@ CASE(other_keys_are_no_group) {
 }
 
 GROUP_CASE(as_many_values_as_there_may_be) {
-    static char text[HF_VALUES_MAX][8];
-    static hf_bytes many[HF_VALUES_MAX];
+    static char text[HF_GROUP_VALUES_MAX][8];
+    static hf_bytes many[HF_GROUP_VALUES_MAX];
     hf_lock *lock;
-    for (int i = 0; i < HF_VALUES_MAX; i++)
+    for (int i = 0; i < HF_GROUP_VALUES_MAX; i++)
         many[i] = (hf_bytes){text[i], (size_t)snprintf(text[i], sizeof text[i], "v%d", i)};
-    assert_int_equal(
-        hf_lock_new_group(w->client, WORLD_NAME, strlen(WORLD_NAME), many, HF_VALUES_MAX, &lock),
-        HF_OK);
+    assert_int_equal(hf_lock_new_group(w->client, WORLD_NAME, strlen(WORLD_NAME), many,
+                                       HF_GROUP_VALUES_MAX, &lock),
+                     HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    assert_int_equal(cmd_int(w->server, "HLEN " WORLD_NAME), 3 * HF_VALUES_MAX);
+    assert_int_equal(cmd_int(w->server, "HLEN " WORLD_NAME), 3 * HF_GROUP_VALUES_MAX);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_extend(lock, 90000), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);

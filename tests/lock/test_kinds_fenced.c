@@ -107,8 +107,8 @@ KIND_CASE(U75_bad_counters_take_no_lock, HF_FENCED) {
         const char *make;
         int err;
     } bad[] = {
-        {"SET " COUNTER " 9223372036854775807", HF_EREFUSED},
-        {"SET " COUNTER " 9007199254740991", HF_EREFUSED},
+        {"SET " COUNTER " 9223372036854775807", HF_EUNAVAILABLE},
+        {"SET " COUNTER " 9007199254740991", HF_EUNAVAILABLE},
         {"SET " COUNTER " many", HF_EWRONGTYPE},
         {"SET " COUNTER " -1", HF_EWRONGTYPE},
         {"RPUSH " COUNTER " 1", HF_EWRONGTYPE},
@@ -131,7 +131,7 @@ KIND_CASE(U75_bad_counters_take_no_lock, HF_FENCED) {
     cmd_ok(w->server, "FLUSHALL");
     int64_t token = acquire_token(w->lock), kept = 0;
     cmd_ok(w->server, "SET %s 9223372036854775807", COUNTER);
-    assert_int_equal(hf_lock_acquire(w->lock), HF_EREFUSED);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_EUNAVAILABLE);
     assert_int_equal(world_count(w, w->owner), 1);
     assert_int_equal(hf_lock_token(w->lock, &kept), HF_OK);
     assert_true(kept == token);
@@ -184,7 +184,7 @@ CASE(U16_hold_left_by_a_release_gets_a_new_token) {
     int64_t first = acquire_token(w.lock);
     proxy_stall_request(w.proxy, WORLD_RELEASE);
     proxy_refuse(w.proxy, true); /* nor does its copy get there yet */
-    assert_int_equal(hf_lock_release(w.lock), HF_EUNKNOWN);
+    assert_int_equal(hf_lock_release(w.lock), HF_EINDOUBT);
     assert_int_equal(world_count(&w, w.owner), 1);
     proxy_refuse(w.proxy, false);
     assert_true(acquire_token(w.lock) > first);

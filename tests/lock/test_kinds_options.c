@@ -33,7 +33,7 @@ static bool is_offered(const struct world *w, hf_kind kind, unsigned flags) {
 
 WORLD_CASE(every_combination_is_offered_or_refused) {
     static const hf_kind kinds[] = {HF_PLAIN, HF_FAIR, HF_READ, HF_WRITE, HF_STRING};
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         options.kind = kinds[i];
         for (unsigned flags = 0; flags <= 0x1000; flags += 0x80) {
@@ -47,7 +47,7 @@ WORLD_CASE(every_combination_is_offered_or_refused) {
 
 WORLD_CASE(a_name_may_be_a_string) {
     hf_lock *lock = NULL;
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     size_t len = 0;
     options.flags = HF_SPIN;
     assert_int_equal(hf_lock_new_named(w->client, "named", &options, &lock), HF_OK);
@@ -65,7 +65,7 @@ WORLD_CASE(a_name_may_be_a_string) {
 WORLD_CASE(a_flag_is_no_kind) {
     static const unsigned flags[] = {HF_NONREENTRANT, HF_SPIN, HF_FENCED, HF_COHORT, 5, 6, 7, 8};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
-        hf_lock_options options = HF_LOCK_INIT;
+        hf_lock_options options = HF_LOCK_OPTIONS_INIT;
         options.kind = (hf_kind)flags[i];
         assert_int_equal(make(w->client, &options), HF_ENOTSUP);
     }
@@ -89,7 +89,7 @@ WORLD_CASE(sleeps_that_are_none_are_refused) {
         {INT64_MAX, 2, INT64_MAX, HF_EINVAL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        hf_lock_options options = HF_LOCK_INIT;
+        hf_lock_options options = HF_LOCK_OPTIONS_INIT;
         options.flags = HF_SPIN;
         options.spin_first_ms = rows[i].first_ms;
         options.spin_factor = rows[i].factor;
@@ -104,7 +104,7 @@ WORLD_CASE(sleeps_that_are_none_are_refused) {
 static size_t attempts_with(int64_t first_ms, int64_t factor, int64_t max_ms, bool async) {
     struct world w;
     hf_lock *lock;
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     kind_begin(&w, HF_SPIN, NULL);
     options.flags = HF_SPIN;
     options.spin_first_ms = first_ms;

@@ -7,7 +7,7 @@
 #include "lock/surveys.h"
 #include "support/case.h"
 #include "support/new_lock.h"
-#include "support/news_log.h"
+#include "support/notification_log.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +15,14 @@
 
 #define UUID "5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d"
 
-/* So many, and nothing else that is news of the name. */
-static void assert_news(struct subscriber *subscriber, hf_news_kind kind, int count) {
-    assert_true(news_log_wait(subscriber->news_log, kind, count, HANG_MS));
-    for (int i = HF_NEWS_MISSED; i <= HF_NEWS_CHANGED; i++)
+/* So many, and nothing else that is notification of the name. */
+static void assert_notification(struct subscriber *subscriber, hf_notification_kind kind,
+                                int count) {
+    assert_true(notification_log_wait(subscriber->notification_log, kind, count, HANG_MS));
+    for (int i = HF_NOTIFY_MISSED; i <= HF_NOTIFY_CHANGED; i++)
         if (i != (int)kind)
-            assert_int_equal(news_log_count(subscriber->news_log, i), 0);
-    assert_int_equal(news_log_count(subscriber->news_log, kind), count);
+            assert_int_equal(notification_log_count(subscriber->notification_log, i), 0);
+    assert_int_equal(notification_log_count(subscriber->notification_log, kind), count);
 }
 
 /* ---- What each kind tells ---- */
@@ -39,19 +40,20 @@ static void acquire_and_release(hf_client *client, any_kind kind) {
 CASE(each_lock_reports_its_release) {
     static const struct {
         any_kind kind;
-        hf_news_kind news;
+        hf_notification_kind notification;
     } rows[] = {
-        {HF_PLAIN, HF_NEWS_RELEASED},           {HF_PLAIN | HF_NONREENTRANT, HF_NEWS_RELEASED},
-        {HF_PLAIN | HF_SPIN, HF_NEWS_RELEASED}, {HF_PLAIN | HF_FENCED, HF_NEWS_RELEASED},
-        {HF_READ, HF_NEWS_READ_RELEASED},       {HF_WRITE, HF_NEWS_WRITE_RELEASED},
-        {HF_STRING, HF_NEWS_RELEASED}};
+        {HF_PLAIN, HF_NOTIFY_RELEASED},           {HF_PLAIN | HF_NONREENTRANT, HF_NOTIFY_RELEASED},
+        {HF_PLAIN | HF_SPIN, HF_NOTIFY_RELEASED}, {HF_PLAIN | HF_FENCED, HF_NOTIFY_RELEASED},
+        {HF_READ, HF_NOTIFY_READ_RELEASED},       {HF_WRITE, HF_NOTIFY_WRITE_RELEASED},
+        {HF_STRING, HF_NOTIFY_RELEASED}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct world w;
         world_begin(&w, NULL);
         struct subscriber subscriber = subscriber_new(w.client, WORLD_NAME);
         acquire_and_release(w.rival, rows[i].kind);
-        assert_news(&subscriber, rows[i].news, 3);
-        struct news_item last = news_log_last(subscriber.news_log, rows[i].news);
+        assert_notification(&subscriber, rows[i].notification, 3);
+        struct notification_item last =
+            notification_log_last(subscriber.notification_log, rows[i].notification);
         assert_string_equal(last.name, WORLD_NAME);
         assert_int_equal(last.server, 0);
         assert_int_equal(last.servers, 1);
@@ -66,12 +68,12 @@ WORLD_CASE(a_break_and_a_group_report_a_release) {
     struct subscriber subscriber = subscriber_new(w->client, WORLD_NAME);
     assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     assert_int_equal(hf_lock_break(w->rival_lock, NULL), HF_OK);
-    assert_news(&subscriber, HF_NEWS_RELEASED, 1);
+    assert_notification(&subscriber, HF_NOTIFY_RELEASED, 1);
     assert_int_equal(hf_lock_new_group(w->rival, WORLD_NAME, strlen(WORLD_NAME), values, 2, &group),
                      HF_OK);
     assert_int_equal(hf_lock_acquire(group), HF_OK);
     assert_int_equal(hf_lock_release(group), HF_OK);
-    assert_news(&subscriber, HF_NEWS_RELEASED, 2);
+    assert_notification(&subscriber, HF_NOTIFY_RELEASED, 2);
     hf_lock_free(group);
     subscriber_free(&subscriber);
 }
@@ -82,12 +84,13 @@ WORLD_CASE(a_semaphore_and_permits_report_numbers) {
     struct subscriber subscriber = subscriber_new(w->client, WORLD_NAME);
     assert_int_equal(hf_sem_new(w->rival, WORLD_NAME, &sem), HF_OK);
     assert_int_equal(hf_sem_try_set(sem, 7, 0, &set), HF_OK);
-    assert_news(&subscriber, HF_NEWS_PERMITS, 1);
-    assert_int_equal(news_log_last(subscriber.news_log, HF_NEWS_PERMITS).number, 7);
+    assert_notification(&subscriber, HF_NOTIFY_AVAILABLE, 1);
+    assert_int_equal(notification_log_last(subscriber.notification_log, HF_NOTIFY_AVAILABLE).number,
+                     7);
     assert_int_equal(hf_sem_acquire(sem, 2), HF_OK);
     assert_int_equal(hf_sem_release(sem, 2), HF_OK);
-    assert_news(&subscriber, HF_NEWS_PERMITS, 2);
-    assert_true(news_log_last(subscriber.news_log, HF_NEWS_PERMITS).number > 0);
+    assert_notification(&subscriber, HF_NOTIFY_AVAILABLE, 2);
+    assert_true(notification_log_last(subscriber.notification_log, HF_NOTIFY_AVAILABLE).number > 0);
     hf_sem_free(sem);
     subscriber_free(&subscriber);
 }
@@ -98,10 +101,10 @@ WORLD_CASE(a_latch_reports_that_it_is_open) {
     struct subscriber subscriber = subscriber_new(w->client, WORLD_NAME);
     assert_int_equal(hf_latch_new(w->rival, WORLD_NAME, &latch), HF_OK);
     assert_int_equal(hf_latch_try_set(latch, 2, &set), HF_OK);
-    assert_news(&subscriber, HF_NEWS_CLOSED, 1);
+    assert_notification(&subscriber, HF_NOTIFY_CLOSED, 1);
     assert_int_equal(hf_latch_count_down(latch), HF_OK);
     assert_int_equal(hf_latch_count_down(latch), HF_OK);
-    assert_true(news_log_wait(subscriber.news_log, HF_NEWS_OPENED, 1, HANG_MS));
+    assert_true(notification_log_wait(subscriber.notification_log, HF_NOTIFY_OPENED, 1, HANG_MS));
     hf_latch_free(latch);
     subscriber_free(&subscriber);
 }
@@ -125,7 +128,7 @@ static void publish(struct world *w, const char *channel, const char *message) {
 WORLD_CASE(messages_of_java_are_received) {
     struct subscriber subscriber = subscriber_new(w->client, WORLD_NAME);
     publish(w, WORLD_CHANNEL, "0");
-    assert_news(&subscriber, HF_NEWS_RELEASED, 1);
+    assert_notification(&subscriber, HF_NOTIFY_RELEASED, 1);
     subscriber_free(&subscriber);
 }
 
@@ -151,7 +154,7 @@ WORLD_CASE(meaningless_fields_are_not_reported) {
     for (size_t i = 0; i < sizeof said / sizeof said[0]; i++)
         publish(w, said[i][0], said[i][1]);
     publish(w, WORLD_CHANNEL, "0"); /* and is behind all of these */
-    assert_news(&subscriber, HF_NEWS_RELEASED, 1);
+    assert_notification(&subscriber, HF_NOTIFY_RELEASED, 1);
     subscriber_free(&subscriber);
 }
 
@@ -161,18 +164,19 @@ CASE(names_are_reported_whole_to_listeners) {
     hf_options options = world_options();
     hf_client *client;
     hf_lock *lock;
-    struct subscriber subscriber = {.news_log = news_log_new()};
+    struct subscriber subscriber = {.notification_log = notification_log_new()};
     world_begin(&w, NULL);
     options.name_prefix = "app x:";
     assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
-    assert_int_equal(hf_listen_bytes(client, name, sizeof name, news_log_add, subscriber.news_log,
-                                     &subscriber.listener),
+    assert_int_equal(hf_listen_bytes(client, name, sizeof name, notification_log_add,
+                                     subscriber.notification_log, &subscriber.listener),
                      HF_OK);
-    assert_true(news_log_wait(subscriber.news_log, HF_NEWS_LISTENING, 1, HANG_MS));
+    assert_true(
+        notification_log_wait(subscriber.notification_log, HF_NOTIFY_SUBSCRIBED, 1, HANG_MS));
     assert_int_equal(hf_lock_new_bytes(client, name, sizeof name, &lock), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    assert_news(&subscriber, HF_NEWS_RELEASED, 1);
+    assert_notification(&subscriber, HF_NOTIFY_RELEASED, 1);
     hf_lock_free(lock);
     subscriber_free(&subscriber);
     assert_int_equal(hf_close(client), HF_OK);
@@ -191,11 +195,11 @@ WORLD_CASE(two_listeners_and_a_waiter_share_a_channel) {
     world_call_acquire(&waiter, w->lock, options);
     assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_int_equal(world_join(&waiter), HF_OK);
-    assert_news(&one, HF_NEWS_RELEASED, 1);
-    assert_news(&other, HF_NEWS_RELEASED, 1);
+    assert_notification(&one, HF_NOTIFY_RELEASED, 1);
+    assert_notification(&other, HF_NOTIFY_RELEASED, 1);
     subscriber_free(&one); /* the other still hears */
     assert_int_equal(hf_lock_release_as(w->lock, 5), HF_OK);
-    assert_news(&other, HF_NEWS_RELEASED, 2);
+    assert_notification(&other, HF_NOTIFY_RELEASED, 2);
     subscriber_free(&other);
     assert_true(world_wait_no_channels(w->server, HANG_MS));
 }
@@ -215,7 +219,8 @@ WORLD_CASE(a_waiter_beside_a_listener_is_woken) {
         assert_true(waiter.took_ms < 5000); /* a poll would come after ten */
         assert_int_equal(hf_lock_release_as(w->lock, 5), HF_OK);
     }
-    assert_true(news_log_wait(subscriber.news_log, HF_NEWS_RELEASED, 40, HANG_MS));
+    assert_true(
+        notification_log_wait(subscriber.notification_log, HF_NOTIFY_RELEASED, 40, HANG_MS));
     subscriber_free(&subscriber);
 }
 
@@ -277,11 +282,13 @@ WORLD_CASE_WITH(a_listener_for_permits_is_no_waiter, reporting(0)) {
 WORLD_CASE(a_reconnecting_client_reports_it) {
     struct subscriber subscriber = subscriber_new(w->client, WORLD_NAME);
     cmd_ok(w->server, "CLIENT KILL TYPE pubsub");
-    assert_true(news_log_wait(subscriber.news_log, HF_NEWS_LISTENING, 2, HANG_MS));
-    assert_int_equal(news_log_count(subscriber.news_log, HF_NEWS_DEAF), 1);
-    assert_int_equal(news_log_last(subscriber.news_log, HF_NEWS_DEAF).code, HF_EUNREACH);
+    assert_true(
+        notification_log_wait(subscriber.notification_log, HF_NOTIFY_SUBSCRIBED, 2, HANG_MS));
+    assert_int_equal(notification_log_count(subscriber.notification_log, HF_NOTIFY_INTERRUPTED), 1);
+    assert_int_equal(notification_log_last(subscriber.notification_log, HF_NOTIFY_INTERRUPTED).code,
+                     HF_EUNREACH);
     publish(w, WORLD_CHANNEL, "0");
-    assert_news(&subscriber, HF_NEWS_RELEASED, 1);
+    assert_notification(&subscriber, HF_NOTIFY_RELEASED, 1);
     subscriber_free(&subscriber);
 }
 
@@ -291,9 +298,10 @@ CASE(a_restarted_server_is_listened_to) {
     world_begin_on(&w, server, NULL);
     struct subscriber subscriber = subscriber_new(w.rival, WORLD_NAME);
     server_restart(server);
-    assert_true(news_log_wait(subscriber.news_log, HF_NEWS_LISTENING, 2, HANG_MS));
+    assert_true(
+        notification_log_wait(subscriber.notification_log, HF_NOTIFY_SUBSCRIBED, 2, HANG_MS));
     publish(&w, WORLD_CHANNEL, "0");
-    assert_news(&subscriber, HF_NEWS_RELEASED, 1);
+    assert_notification(&subscriber, HF_NOTIFY_RELEASED, 1);
     subscriber_free(&subscriber);
     world_end(&w);
     server_free(server);
@@ -302,16 +310,18 @@ CASE(a_restarted_server_is_listened_to) {
 /* It begins when there is a server, however late that is. */
 CASE(a_late_server_is_listened_to) {
     struct world w;
-    struct subscriber subscriber = {.news_log = news_log_new()};
+    struct subscriber subscriber = {.notification_log = notification_log_new()};
     world_begin(&w, NULL);
     proxy_refuse(w.proxy, true);
     proxy_cut_connections(w.proxy, "");
-    assert_int_equal(
-        hf_listen(w.client, WORLD_NAME, news_log_add, subscriber.news_log, &subscriber.listener),
-        HF_OK);
-    assert_true(HOLDS_FOR(news_log_count(subscriber.news_log, HF_NEWS_LISTENING) == 0, 100));
+    assert_int_equal(hf_listen(w.client, WORLD_NAME, notification_log_add,
+                               subscriber.notification_log, &subscriber.listener),
+                     HF_OK);
+    assert_true(HOLDS_FOR(
+        notification_log_count(subscriber.notification_log, HF_NOTIFY_SUBSCRIBED) == 0, 100));
     proxy_refuse(w.proxy, false);
-    assert_true(news_log_wait(subscriber.news_log, HF_NEWS_LISTENING, 1, HANG_MS));
+    assert_true(
+        notification_log_wait(subscriber.notification_log, HF_NOTIFY_SUBSCRIBED, 1, HANG_MS));
     subscriber_free(&subscriber);
     world_end(&w);
 }
@@ -342,18 +352,21 @@ static hf_client *open_as_guest(struct server *server, const char *channels) {
 
 CASE(a_client_without_the_right_to_subscribe_is_reported) {
     struct server *server = world_server();
-    struct subscriber subscriber = {.news_log = news_log_new()},
-                      other = {.news_log = news_log_new()};
+    struct subscriber subscriber = {.notification_log = notification_log_new()},
+                      other = {.notification_log = notification_log_new()};
     hf_client *client = open_as_guest(server, NULL);
-    assert_int_equal(
-        hf_listen(client, WORLD_NAME, news_log_add, subscriber.news_log, &subscriber.listener),
-        HF_OK);
-    assert_int_equal(hf_listen(client, WORLD_NAME, news_log_add, other.news_log, &other.listener),
+    assert_int_equal(hf_listen(client, WORLD_NAME, notification_log_add,
+                               subscriber.notification_log, &subscriber.listener),
                      HF_OK);
-    assert_true(news_log_wait(subscriber.news_log, HF_NEWS_DEAF, 1, HANG_MS));
-    assert_true(news_log_wait(other.news_log, HF_NEWS_DEAF, 1, HANG_MS));
-    assert_int_equal(news_log_last(subscriber.news_log, HF_NEWS_DEAF).code, HF_EPERM);
-    assert_int_equal(news_log_count(subscriber.news_log, HF_NEWS_LISTENING), 0);
+    assert_int_equal(hf_listen(client, WORLD_NAME, notification_log_add, other.notification_log,
+                               &other.listener),
+                     HF_OK);
+    assert_true(
+        notification_log_wait(subscriber.notification_log, HF_NOTIFY_INTERRUPTED, 1, HANG_MS));
+    assert_true(notification_log_wait(other.notification_log, HF_NOTIFY_INTERRUPTED, 1, HANG_MS));
+    assert_int_equal(notification_log_last(subscriber.notification_log, HF_NOTIFY_INTERRUPTED).code,
+                     HF_EPERM);
+    assert_int_equal(notification_log_count(subscriber.notification_log, HF_NOTIFY_SUBSCRIBED), 0);
     assert_int_equal(atomic_load(&warnings), 1);
     subscriber_free(&subscriber);
     subscriber_free(&other);
@@ -369,8 +382,8 @@ CASE(a_client_with_a_right_subscribes) {
     cmd_ok(server, "PUBLISH " WORLD_CHANNEL " 0");
     cmd_ok(server, "PUBLISH redisson_sc:{" WORLD_NAME "} 1");
     cmd_ok(server, "PUBLISH " WORLD_CHANNEL " 0");
-    assert_news(&subscriber, HF_NEWS_RELEASED, 2);
-    assert_int_equal(news_log_count(subscriber.news_log, HF_NEWS_DEAF), 0);
+    assert_notification(&subscriber, HF_NOTIFY_RELEASED, 2);
+    assert_int_equal(notification_log_count(subscriber.notification_log, HF_NOTIFY_INTERRUPTED), 0);
     subscriber_free(&subscriber);
     assert_int_equal(hf_close(client), HF_OK);
     cmd_ok(server, "ACL DELUSER guest");

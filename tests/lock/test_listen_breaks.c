@@ -4,22 +4,22 @@
 #include "lock/surveys.h"
 #include "support/case.h"
 #include "support/new_lock.h"
-#include "support/news_log.h"
+#include "support/notification_log.h"
 
 #include <string.h>
 
-/* The kinds of news in the order in which they came. */
+/* The kinds of notification in the order in which they came. */
 struct order {
-    struct news_log *news_log;
-    hf_news_kind all[16];
+    struct notification_log *notification_log;
+    hf_notification_kind all[16];
     size_t len;
 };
 
-static void note_order(hf_listener *listener, const hf_news *news, void *user) {
+static void note_order(hf_listener *listener, const hf_notification *notification, void *user) {
     struct order *order = user;
     if (order->len < sizeof order->all / sizeof order->all[0])
-        order->all[order->len++] = news->kind;
-    news_log_add(listener, news, order->news_log);
+        order->all[order->len++] = notification->kind;
+    notification_log_add(listener, notification, order->notification_log);
 }
 
 /* A hold of the kind, which another client breaks. */
@@ -38,31 +38,33 @@ static void acquire_and_break(struct world *w, any_kind kind) {
 CASE(a_break_is_reported_before_the_release) {
     static const struct {
         any_kind kind;
-        hf_news_kind news; /* 0: a fair lock tells only its next waiter */
-    } rows[] = {{HF_PLAIN, HF_NEWS_RELEASED},
-                {HF_PLAIN | HF_NONREENTRANT, HF_NEWS_RELEASED},
-                {HF_PLAIN | HF_SPIN, HF_NEWS_RELEASED},
-                {HF_PLAIN | HF_FENCED, HF_NEWS_RELEASED},
-                {HF_READ, HF_NEWS_READ_RELEASED},
-                {HF_WRITE, HF_NEWS_WRITE_RELEASED},
+        hf_notification_kind notification; /* 0: a fair lock tells only its next waiter */
+    } rows[] = {{HF_PLAIN, HF_NOTIFY_RELEASED},
+                {HF_PLAIN | HF_NONREENTRANT, HF_NOTIFY_RELEASED},
+                {HF_PLAIN | HF_SPIN, HF_NOTIFY_RELEASED},
+                {HF_PLAIN | HF_FENCED, HF_NOTIFY_RELEASED},
+                {HF_READ, HF_NOTIFY_READ_RELEASED},
+                {HF_WRITE, HF_NOTIFY_WRITE_RELEASED},
                 {HF_FAIR, 0}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         struct world w;
-        struct order order = {.news_log = news_log_new()};
+        struct order order = {.notification_log = notification_log_new()};
         hf_listener *listener;
         world_begin(&w, NULL);
         assert_int_equal(hf_listen(w.client, WORLD_NAME, note_order, &order, &listener), HF_OK);
-        assert_true(news_log_wait(order.news_log, HF_NEWS_LISTENING, 1, HANG_MS));
+        assert_true(
+            notification_log_wait(order.notification_log, HF_NOTIFY_SUBSCRIBED, 1, HANG_MS));
         acquire_and_break(&w, rows[i].kind);
-        assert_true(news_log_wait(order.news_log, rows[i].news != 0 ? rows[i].news : HF_NEWS_BROKEN,
-                                  1, HANG_MS));
+        assert_true(notification_log_wait(
+            order.notification_log,
+            rows[i].notification != 0 ? rows[i].notification : HF_NOTIFY_BROKEN, 1, HANG_MS));
         hf_listener_free(listener);
-        assert_int_equal(order.all[0], HF_NEWS_LISTENING);
-        assert_int_equal(order.all[1], HF_NEWS_BROKEN);
-        if (rows[i].news != 0)
-            assert_int_equal(order.all[2], rows[i].news);
-        assert_int_equal(order.len, rows[i].news != 0 ? 3 : 2);
-        news_log_free(order.news_log);
+        assert_int_equal(order.all[0], HF_NOTIFY_SUBSCRIBED);
+        assert_int_equal(order.all[1], HF_NOTIFY_BROKEN);
+        if (rows[i].notification != 0)
+            assert_int_equal(order.all[2], rows[i].notification);
+        assert_int_equal(order.len, rows[i].notification != 0 ? 3 : 2);
+        notification_log_free(order.notification_log);
         world_end(&w);
     }
 }
@@ -78,35 +80,36 @@ WORLD_CASE(breaks_of_another_name_database_and_prefix_are_not_reported) {
            strlen("broken 2 0 " WORLD_NAME));
     assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     assert_int_equal(hf_lock_release(w->lock), HF_OK);
-    assert_true(news_log_wait(subscriber.news_log, HF_NEWS_RELEASED, 1, HANG_MS));
-    assert_int_equal(news_log_count(subscriber.news_log, HF_NEWS_BROKEN), 0);
+    assert_true(notification_log_wait(subscriber.notification_log, HF_NOTIFY_RELEASED, 1, HANG_MS));
+    assert_int_equal(notification_log_count(subscriber.notification_log, HF_NOTIFY_BROKEN), 0);
     subscriber_free(&subscriber);
 }
 
 /* Not even the name's own channels are needed, and one subscription is enough. */
 CASE(breaks_of_all_names_are_reported_with_the_name) {
     struct world w;
-    struct news_log *news_log = news_log_new();
+    struct notification_log *notification_log = notification_log_new();
     hf_listener *listener;
     hf_permits *permits;
     bool done;
     world_begin(&w, NULL);
-    assert_int_equal(hf_listen_breaks(w.client, news_log_add, news_log, &listener), HF_OK);
-    assert_true(news_log_wait(news_log, HF_NEWS_LISTENING, 1, HANG_MS));
+    assert_int_equal(hf_listen_breaks(w.client, notification_log_add, notification_log, &listener),
+                     HF_OK);
+    assert_true(notification_log_wait(notification_log, HF_NOTIFY_SUBSCRIBED, 1, HANG_MS));
     assert_int_equal(world_channels(w.server), 0);
     acquire_and_break(&w, HF_PLAIN);
-    assert_true(news_log_wait(news_log, HF_NEWS_BROKEN, 1, HANG_MS));
-    assert_string_equal(news_log_last(news_log, HF_NEWS_BROKEN).name, WORLD_NAME);
+    assert_true(notification_log_wait(notification_log, HF_NOTIFY_BROKEN, 1, HANG_MS));
+    assert_string_equal(notification_log_last(notification_log, HF_NOTIFY_BROKEN).name, WORLD_NAME);
     assert_int_equal(hf_permits_new(w.rival, "another", &permits), HF_OK);
     assert_int_equal(hf_permits_try_set(permits, 2, &done), HF_OK);
     assert_int_equal(hf_permits_delete(permits, &done), HF_OK);
-    assert_true(news_log_wait(news_log, HF_NEWS_BROKEN, 2, HANG_MS));
-    assert_string_equal(news_log_last(news_log, HF_NEWS_BROKEN).name, "another");
-    assert_int_equal(news_log_count(news_log, HF_NEWS_RELEASED), 0);
-    assert_int_equal(news_log_count(news_log, HF_NEWS_PERMITS), 0);
+    assert_true(notification_log_wait(notification_log, HF_NOTIFY_BROKEN, 2, HANG_MS));
+    assert_string_equal(notification_log_last(notification_log, HF_NOTIFY_BROKEN).name, "another");
+    assert_int_equal(notification_log_count(notification_log, HF_NOTIFY_RELEASED), 0);
+    assert_int_equal(notification_log_count(notification_log, HF_NOTIFY_AVAILABLE), 0);
     hf_permits_free(permits);
     hf_listener_free(listener);
-    news_log_free(news_log);
+    notification_log_free(notification_log);
     world_end(&w);
 }
 

@@ -4,7 +4,7 @@
  * that was stopped meanwhile.
  */
 #include "support/case.h"
-#include "support/news_log.h"
+#include "support/notification_log.h"
 #include "support/world.h"
 
 #include <signal.h>
@@ -28,20 +28,21 @@ static void go_away(struct world *w) {
 struct order {
     struct world *w;
     int released, missed;
-    hf_news_kind stands;
+    hf_notification_kind stands;
     bool twice_deaf; /* in a row */
 };
 
 /* While it learns that some were missed, the server comes back, goes and comes back. */
-static void note_order(hf_listener *listener, const hf_news *news, void *user) {
+static void note_order(hf_listener *listener, const hf_notification *notification, void *user) {
     struct order *order = user;
     (void)listener;
-    order->released += news->kind == HF_NEWS_RELEASED;
-    if (news->kind == HF_NEWS_LISTENING || news->kind == HF_NEWS_DEAF) {
-        order->twice_deaf |= news->kind == HF_NEWS_DEAF && order->stands == HF_NEWS_DEAF;
-        order->stands = news->kind;
+    order->released += notification->kind == HF_NOTIFY_RELEASED;
+    if (notification->kind == HF_NOTIFY_SUBSCRIBED || notification->kind == HF_NOTIFY_INTERRUPTED) {
+        order->twice_deaf |=
+            notification->kind == HF_NOTIFY_INTERRUPTED && order->stands == HF_NOTIFY_INTERRUPTED;
+        order->stands = notification->kind;
     }
-    if (news->kind == HF_NEWS_MISSED && ++order->missed == 1) {
+    if (notification->kind == HF_NOTIFY_MISSED && ++order->missed == 1) {
         proxy_refuse(order->w->proxy, false);
         connect_again(order->w);
         connect_again(order->w);
@@ -59,7 +60,7 @@ CASE(counts_are_reported_in_order) {
     assert_int_equal(hf_listen(w.client, WORLD_NAME, note_order, &order, &listener), HF_OK);
     while (order.stands == 0)
         assert_true(hf_dispatch(w.client, HANG_MS) > 0);
-    for (int i = 0; i < HF_NEWS_MAX + 10; i++)
+    for (int i = 0; i < HF_NOTIFY_MAX + 10; i++)
         cmd_ok(w.server, "PUBLISH " WORLD_CHANNEL " 0");
     connect_again(&w);
     go_away(&w);
@@ -71,7 +72,7 @@ CASE(counts_are_reported_in_order) {
         assert_true(hf_dispatch(w.client, HANG_MS) > 0);
     while (hf_dispatch(w.client, 0) > 0)
         continue;
-    assert_int_equal(order.stands, HF_NEWS_LISTENING);
+    assert_int_equal(order.stands, HF_NOTIFY_SUBSCRIBED);
     assert_false(order.twice_deaf);
     hf_listener_free(listener);
     world_end(&w);
@@ -82,7 +83,7 @@ CASE(counts_are_reported_in_order) {
 /* It would not go on by itself, as a lost connection does. */
 CASE(a_client_refused_later_is_reported) {
     struct server *server = world_server();
-    struct news_log *news_log = news_log_new();
+    struct notification_log *notification_log = notification_log_new();
     hf_client *client;
     hf_listener *listener;
     hf_options options = world_options();
@@ -90,16 +91,17 @@ CASE(a_client_refused_later_is_reported) {
     options.user = "guest";
     options.password = "secret";
     assert_int_equal(hf_open(server_url(server), &options, &client), HF_OK);
-    assert_int_equal(hf_listen(client, WORLD_NAME, news_log_add, news_log, &listener), HF_OK);
-    assert_true(news_log_wait(news_log, HF_NEWS_LISTENING, 1, HANG_MS));
+    assert_int_equal(
+        hf_listen(client, WORLD_NAME, notification_log_add, notification_log, &listener), HF_OK);
+    assert_true(notification_log_wait(notification_log, HF_NOTIFY_SUBSCRIBED, 1, HANG_MS));
     cmd_ok(server, "ACL SETUSER guest resetchannels"); /* which ends the connection, too */
-    assert_true(news_log_wait(news_log, HF_NEWS_DEAF, 2, HANG_MS));
-    assert_int_equal(news_log_last(news_log, HF_NEWS_DEAF).code, HF_EPERM);
-    assert_int_equal(news_log_count(news_log, HF_NEWS_LISTENING), 1);
+    assert_true(notification_log_wait(notification_log, HF_NOTIFY_INTERRUPTED, 2, HANG_MS));
+    assert_int_equal(notification_log_last(notification_log, HF_NOTIFY_INTERRUPTED).code, HF_EPERM);
+    assert_int_equal(notification_log_count(notification_log, HF_NOTIFY_SUBSCRIBED), 1);
     hf_listener_free(listener);
     assert_int_equal(hf_close(client), HF_OK);
     cmd_ok(server, "ACL DELUSER guest");
-    news_log_free(news_log);
+    notification_log_free(notification_log);
 }
 
 /* ---- A process that is stopped past the lease of what it holds ---- */
@@ -112,17 +114,17 @@ struct stopped {
     atomic_bool holds, end;
 };
 
-static void count_in_child(hf_listener *listener, const hf_news *news, void *user) {
+static void count_in_child(hf_listener *listener, const hf_notification *notification, void *user) {
     struct stopped *stopped = user;
     (void)listener;
-    if (news->kind == HF_NEWS_LISTENING)
+    if (notification->kind == HF_NOTIFY_SUBSCRIBED)
         atomic_fetch_add(&stopped->listening, 1);
-    else if (news->kind == HF_NEWS_DEAF)
+    else if (notification->kind == HF_NOTIFY_INTERRUPTED)
         atomic_fetch_add(&stopped->deaf, 1);
-    else if (news->kind == HF_NEWS_RELEASED)
+    else if (notification->kind == HF_NOTIFY_RELEASED)
         atomic_fetch_add(&stopped->released, 1);
-    else if (news->kind == HF_NEWS_MISSED)
-        atomic_fetch_add(&stopped->missed, (int)news->number);
+    else if (notification->kind == HF_NOTIFY_MISSED)
+        atomic_fetch_add(&stopped->missed, (int)notification->number);
 }
 
 static void count_loss_in_child(hf_lock *lock, const hf_event *event, void *arg) {
@@ -189,9 +191,9 @@ static void stopped_past_its_lease(bool dropped) {
     } else {
         assert_true(world_wait_atomic(&stopped->released, before + SAID, HANG_MS));
     }
-    int news_log = atomic_load(&stopped->released);
+    int notification_log = atomic_load(&stopped->released);
     cmd_ok(server, "PUBLISH " WORLD_CHANNEL " 0");
-    assert_true(world_wait_atomic(&stopped->released, news_log + 1, HANG_MS));
+    assert_true(world_wait_atomic(&stopped->released, notification_log + 1, HANG_MS));
     atomic_store(&stopped->end, true);
     assert_true(expect_exit(pid, 0, HANG_MS));
     assert_int_equal(atomic_load(&stopped->losses), 1);

@@ -7,7 +7,7 @@
 #include "support/case.h"
 #include "support/crowd.h"
 #include "support/memory.h"
-#include "support/news_log.h"
+#include "support/notification_log.h"
 #include "support/world.h"
 
 #include <limits.h>
@@ -27,7 +27,7 @@ static bool is_set(void *flag) {
 /* ---- A callback that waits until it may return ---- */
 
 struct slow {
-    struct news_log *news_log;
+    struct notification_log *notification_log;
     atomic_int calls, allowed; /* of releases; the next one waits inside */
     atomic_int before_missed;  /* how many had been told then */
     atomic_bool inside;
@@ -38,12 +38,12 @@ static bool may_return(void *arg) {
     return atomic_load(&slow->calls) <= atomic_load(&slow->allowed);
 }
 
-static void wait_inside(hf_listener *listener, const hf_news *news, void *user) {
+static void wait_inside(hf_listener *listener, const hf_notification *notification, void *user) {
     struct slow *slow = user;
-    news_log_add(listener, news, slow->news_log);
-    if (news->kind == HF_NEWS_MISSED)
+    notification_log_add(listener, notification, slow->notification_log);
+    if (notification->kind == HF_NOTIFY_MISSED)
         atomic_store(&slow->before_missed, atomic_load(&slow->calls));
-    if (news->kind != HF_NEWS_RELEASED)
+    if (notification->kind != HF_NOTIFY_RELEASED)
         return;
     atomic_fetch_add(&slow->calls, 1);
     atomic_store(&slow->inside, true);
@@ -52,9 +52,9 @@ static void wait_inside(hf_listener *listener, const hf_news *news, void *user) 
 
 static hf_listener *listen_slowly(hf_client *client, struct slow *slow) {
     hf_listener *listener;
-    *slow = (struct slow){.news_log = news_log_new()};
+    *slow = (struct slow){.notification_log = notification_log_new()};
     assert_int_equal(hf_listen(client, WORLD_NAME, wait_inside, slow, &listener), HF_OK);
-    assert_true(news_log_wait(slow->news_log, HF_NEWS_LISTENING, 1, HANG_MS));
+    assert_true(notification_log_wait(slow->notification_log, HF_NOTIFY_SUBSCRIBED, 1, HANG_MS));
     return listener;
 }
 
@@ -69,7 +69,7 @@ static void let_all_be_received(struct world *w) {
 /* No more than so many are kept; that others were not is said once, after those. */
 WORLD_CASE(surplus_names_are_counted) {
     struct slow slow;
-    enum { ALL = 3 * HF_NEWS_MAX, LATE = 50 };
+    enum { ALL = 3 * HF_NOTIFY_MAX, LATE = 50 };
     hf_listener *listener = listen_slowly(w->client, &slow);
     publish(w->server, 1);
     assert_true(wait_until(is_set, &slow.inside, HANG_MS));
@@ -77,23 +77,24 @@ WORLD_CASE(surplus_names_are_counted) {
     let_all_be_received(w);
     atomic_store(&slow.allowed,
                  100); /* there is room again, but what comes now is behind what is missing */
-    assert_true(news_log_wait(slow.news_log, HF_NEWS_RELEASED, 101, HANG_MS));
+    assert_true(notification_log_wait(slow.notification_log, HF_NOTIFY_RELEASED, 101, HANG_MS));
     publish(w->server, LATE);
     let_all_be_received(w);
     atomic_store(&slow.allowed, INT_MAX);
-    assert_true(news_log_wait(slow.news_log, HF_NEWS_MISSED, 1, HANG_MS));
+    assert_true(notification_log_wait(slow.notification_log, HF_NOTIFY_MISSED, 1, HANG_MS));
     /* what it is now was missed, too, and is said once more */
-    assert_true(news_log_wait(slow.news_log, HF_NEWS_LISTENING, 2, HANG_MS));
-    int notified = news_log_count(slow.news_log, HF_NEWS_RELEASED);
-    int64_t missed = news_log_last(slow.news_log, HF_NEWS_MISSED).number;
-    assert_in_range(atomic_load(&slow.before_missed), 1, HF_NEWS_MAX + 1);
+    assert_true(notification_log_wait(slow.notification_log, HF_NOTIFY_SUBSCRIBED, 2, HANG_MS));
+    int notified = notification_log_count(slow.notification_log, HF_NOTIFY_RELEASED);
+    int64_t missed = notification_log_last(slow.notification_log, HF_NOTIFY_MISSED).number;
+    assert_in_range(atomic_load(&slow.before_missed), 1, HF_NOTIFY_MAX + 1);
     assert_int_equal(notified, atomic_load(&slow.before_missed));
     assert_in_range(notified + missed, ALL + LATE, ALL + LATE + 8); /* and how it stood */
     publish(w->server, 1);
-    assert_true(news_log_wait(slow.news_log, HF_NEWS_RELEASED, notified + 1, HANG_MS));
-    assert_int_equal(news_log_count(slow.news_log, HF_NEWS_MISSED), 1);
+    assert_true(
+        notification_log_wait(slow.notification_log, HF_NOTIFY_RELEASED, notified + 1, HANG_MS));
+    assert_int_equal(notification_log_count(slow.notification_log, HF_NOTIFY_MISSED), 1);
     hf_listener_free(listener);
-    news_log_free(slow.news_log);
+    notification_log_free(slow.notification_log);
 }
 
 /* ---- The end ---- */
@@ -123,8 +124,8 @@ WORLD_CASE(freeing_waits_for_the_callback) {
                           50)); /* in which it would be done, if it did not wait */
     atomic_store(&slow.allowed, INT_MAX);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_int_equal(news_log_count(slow.news_log, HF_NEWS_RELEASED), 1);
-    news_log_free(slow.news_log);
+    assert_int_equal(notification_log_count(slow.notification_log, HF_NOTIFY_RELEASED), 1);
+    notification_log_free(slow.notification_log);
     publish(w->server, 5);
     assert_true(world_wait_no_channels(w->server, HANG_MS));
 }
@@ -133,45 +134,46 @@ struct once {
     atomic_int calls;
 };
 
-static void free_itself(hf_listener *listener, const hf_news *news, void *user) {
+static void free_itself(hf_listener *listener, const hf_notification *notification, void *user) {
     struct once *once = user;
-    if (news->kind == HF_NEWS_RELEASED && atomic_fetch_add(&once->calls, 1) == 0)
+    if (notification->kind == HF_NOTIFY_RELEASED && atomic_fetch_add(&once->calls, 1) == 0)
         hf_listener_free(listener);
 }
 
 CASE(a_callback_may_free_its_listener) {
     struct world w;
     struct once once = {0};
-    struct news_log *news_log = news_log_new();
+    struct notification_log *notification_log = notification_log_new();
     hf_listener *mortal, *listener;
     world_begin(&w, NULL);
     assert_int_equal(hf_listen(w.client, WORLD_NAME, free_itself, &once, &mortal), HF_OK);
-    assert_int_equal(hf_listen(w.client, WORLD_NAME, news_log_add, news_log, &listener), HF_OK);
-    assert_true(news_log_wait(news_log, HF_NEWS_LISTENING, 1, HANG_MS));
+    assert_int_equal(
+        hf_listen(w.client, WORLD_NAME, notification_log_add, notification_log, &listener), HF_OK);
+    assert_true(notification_log_wait(notification_log, HF_NOTIFY_SUBSCRIBED, 1, HANG_MS));
     publish(w.server, 10);
-    assert_true(news_log_wait(news_log, HF_NEWS_RELEASED, 10, HANG_MS));
+    assert_true(notification_log_wait(notification_log, HF_NOTIFY_RELEASED, 10, HANG_MS));
     assert_int_equal(atomic_load(&once.calls), 1);
     hf_listener_free(listener);
-    news_log_free(news_log);
+    notification_log_free(notification_log);
     world_end(&w);
 }
 
 /* And may begin to listen, but must not wait. */
 struct chain {
     hf_client *client;
-    struct news_log *news_log;
+    struct notification_log *notification_log;
     hf_listener *next;
     atomic_int err;
     atomic_bool begun;
 };
 
-static void listen_on(hf_listener *listener, const hf_news *news, void *user) {
+static void listen_on(hf_listener *listener, const hf_notification *notification, void *user) {
     struct chain *chain = user;
     (void)listener;
-    if (news->kind != HF_NEWS_LISTENING || atomic_load(&chain->begun))
+    if (notification->kind != HF_NOTIFY_SUBSCRIBED || atomic_load(&chain->begun))
         return;
-    atomic_store(&chain->err,
-                 hf_listen(chain->client, "another", news_log_add, chain->news_log, &chain->next));
+    atomic_store(&chain->err, hf_listen(chain->client, "another", notification_log_add,
+                                        chain->notification_log, &chain->next));
     if (hf_close(chain->client) != HF_EDEADLK || hf_ping(chain->client) != HF_EDEADLK)
         atomic_store(&chain->err, HF_ESYS);
     atomic_store(&chain->begun, true);
@@ -179,14 +181,14 @@ static void listen_on(hf_listener *listener, const hf_news *news, void *user) {
 
 WORLD_CASE(a_callback_may_begin_to_listen) {
     hf_listener *listener;
-    struct chain chain = {.client = w->client, .news_log = news_log_new()};
+    struct chain chain = {.client = w->client, .notification_log = notification_log_new()};
     assert_int_equal(hf_listen(w->client, WORLD_NAME, listen_on, &chain, &listener), HF_OK);
     assert_true(wait_until(is_set, &chain.begun, HANG_MS));
     assert_int_equal(atomic_load(&chain.err), HF_OK);
-    assert_true(news_log_wait(chain.news_log, HF_NEWS_LISTENING, 1, HANG_MS));
+    assert_true(notification_log_wait(chain.notification_log, HF_NOTIFY_SUBSCRIBED, 1, HANG_MS));
     hf_listener_free(listener);
     hf_listener_free(chain.next);
-    news_log_free(chain.news_log);
+    notification_log_free(chain.notification_log);
 }
 
 static void *close_client(void *arg) {
@@ -205,32 +207,33 @@ WORLD_CASE(closing_ends_it) {
     hf_listener *late;
     int err = HF_OK;
     while (err != HF_ECLOSED) { /* until that has begun */
-        err = hf_listen(w->client, "another", news_log_add, slow.news_log, &late);
+        err = hf_listen(w->client, "another", notification_log_add, slow.notification_log, &late);
         if (err == HF_OK)
             hf_listener_free(late);
     }
     atomic_store(&slow.allowed, INT_MAX);
     assert_int_equal(pthread_join(thread, NULL), 0);
-    size_t notified = news_log_count(slow.news_log, HF_NEWS_RELEASED);
+    size_t notified = notification_log_count(slow.notification_log, HF_NOTIFY_RELEASED);
     assert_int_equal(hf_open(proxy_url(w->proxy), NULL, &w->client), HF_OK);
     publish(w->server, 20);
-    assert_int_equal(news_log_count(slow.news_log, HF_NEWS_RELEASED), notified);
+    assert_int_equal(notification_log_count(slow.notification_log, HF_NOTIFY_RELEASED), notified);
     hf_listener_free(listener);
-    news_log_free(slow.news_log);
+    notification_log_free(slow.notification_log);
 }
 
 /* Messages stream in while listeners come and go, on several threads. */
 struct storm {
     struct crowd crowd;
     hf_client *client;
-    struct news_log *news_log;
+    struct notification_log *notification_log;
 };
 
 static void *come_and_go(void *arg) {
     struct storm *storm = arg;
     while (!atomic_load(&storm->crowd.over)) {
         hf_listener *listener;
-        int err = hf_listen(storm->client, WORLD_NAME, news_log_add, storm->news_log, &listener);
+        int err = hf_listen(storm->client, WORLD_NAME, notification_log_add,
+                            storm->notification_log, &listener);
         if (crowd_expect(&storm->crowd, err == HF_OK))
             hf_listener_free(listener);
     }
@@ -241,7 +244,7 @@ CASE(listeners_come_and_go_in_a_storm) {
     struct world w;
     enum { THREADS = 3 };
     world_begin(&w, NULL);
-    struct storm storm = {.client = w.client, .news_log = news_log_new()};
+    struct storm storm = {.client = w.client, .notification_log = notification_log_new()};
     for (int i = 0; i < THREADS; i++)
         crowd_add(&storm.crowd, come_and_go, &storm);
     for (int i = 0; i < 20; i++) {
@@ -252,7 +255,7 @@ CASE(listeners_come_and_go_in_a_storm) {
     assert_int_equal(atomic_load(&storm.crowd.failures), 0);
     assert_true(world_wait_no_channels(w.server, HANG_MS));
     world_end(&w);
-    news_log_free(storm.news_log);
+    notification_log_free(storm.notification_log);
 }
 
 /* ---- fork ---- */
@@ -265,7 +268,7 @@ struct family {
 static int child_lets_go(void *arg) {
     struct family *family = arg;
     hf_listener *another;
-    if (hf_listen(family->client, WORLD_NAME, news_log_add, NULL, &another) != HF_EFORKED)
+    if (hf_listen(family->client, WORLD_NAME, notification_log_add, NULL, &another) != HF_EFORKED)
         return 10;
     hf_listener_free(family->listener);
     return hf_close(family->client) == HF_OK ? 0 : 11;
@@ -274,18 +277,19 @@ static int child_lets_go(void *arg) {
 CASE(a_forked_child_only_lets_go) {
     struct world w;
     struct family family;
-    struct news_log *news_log = news_log_new();
+    struct notification_log *notification_log = notification_log_new();
     world_begin(&w, NULL);
     family.client = w.client;
-    assert_int_equal(hf_listen(w.client, WORLD_NAME, news_log_add, news_log, &family.listener),
-                     HF_OK);
-    assert_true(news_log_wait(news_log, HF_NEWS_LISTENING, 1, HANG_MS));
+    assert_int_equal(
+        hf_listen(w.client, WORLD_NAME, notification_log_add, notification_log, &family.listener),
+        HF_OK);
+    assert_true(notification_log_wait(notification_log, HF_NOTIFY_SUBSCRIBED, 1, HANG_MS));
     assert_true(expect_exit(run_child(child_lets_go, &family), 0, HANG_MS));
     publish(w.server, 1);
-    assert_true(news_log_wait(news_log, HF_NEWS_RELEASED, 1, HANG_MS));
-    assert_int_equal(news_log_count(news_log, HF_NEWS_LISTENING), 1);
+    assert_true(notification_log_wait(notification_log, HF_NOTIFY_RELEASED, 1, HANG_MS));
+    assert_int_equal(notification_log_count(notification_log, HF_NOTIFY_SUBSCRIBED), 1);
     hf_listener_free(family.listener);
-    news_log_free(news_log);
+    notification_log_free(notification_log);
     world_end(&w);
 }
 
@@ -296,30 +300,31 @@ CASE(losses_are_reported_by_dispatch) {
     hf_client *client;
     hf_listener *listener;
     hf_options options = world_options();
-    struct news_log *news_log = news_log_new();
+    struct notification_log *notification_log = notification_log_new();
     world_begin(&w, NULL);
     options.flags = HF_MANUAL_DISPATCH;
     assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
-    assert_int_equal(hf_listen(client, WORLD_NAME, news_log_add, news_log, &listener), HF_OK);
-    while (news_log_count(news_log, HF_NEWS_LISTENING) == 0)
+    assert_int_equal(
+        hf_listen(client, WORLD_NAME, notification_log_add, notification_log, &listener), HF_OK);
+    while (notification_log_count(notification_log, HF_NOTIFY_SUBSCRIBED) == 0)
         assert_true(hf_dispatch(client, HANG_MS) > 0);
     publish(w.server, 100);
     struct pollfd fd = {.fd = hf_dispatch_fd(client), .events = POLLIN};
-    while (news_log_count(news_log, HF_NEWS_RELEASED) < 100) {
+    while (notification_log_count(notification_log, HF_NOTIFY_RELEASED) < 100) {
         assert_int_equal(poll(&fd, 1, HANG_MS), 1);
         assert_true(hf_dispatch(client, 0) >= 0);
     }
     publish(w.server, 1); /* is not asked for any more */
     hf_listener_free(listener);
     assert_int_equal(hf_close(client), HF_OK);
-    assert_int_equal(news_log_count(news_log, HF_NEWS_RELEASED), 100);
-    news_log_free(news_log);
+    assert_int_equal(notification_log_count(notification_log, HF_NOTIFY_RELEASED), 100);
+    notification_log_free(notification_log);
     world_end(&w);
 }
 
 struct flood {
     struct server *server;
-    struct news_log *news_log;
+    struct notification_log *notification_log;
     atomic_int notified;
     atomic_bool over;
 };
@@ -333,9 +338,9 @@ static void *publish_on(void *arg) {
 }
 
 /* Longer than the next one takes to come. It ends some time, if nobody else ends it. */
-static void take_time(hf_listener *listener, const hf_news *news, void *user) {
+static void take_time(hf_listener *listener, const hf_notification *notification, void *user) {
     struct flood *flood = user;
-    news_log_add(listener, news, flood->news_log);
+    notification_log_add(listener, notification, flood->notification_log);
     (void)wait_a_moment();
     if (atomic_fetch_add(&flood->notified, 1) == 4000)
         atomic_store(&flood->over, true);
@@ -348,11 +353,11 @@ WORLD_CASE(news_without_end_leave_time_for_others) {
     pthread_t thread;
     hf_options options = world_options();
     options.flags = HF_MANUAL_DISPATCH;
-    struct news_log *news_log = news_log_new();
-    struct flood flood = {.server = w->server, .news_log = news_log};
+    struct notification_log *notification_log = notification_log_new();
+    struct flood flood = {.server = w->server, .notification_log = notification_log};
     assert_int_equal(hf_open(server_url(w->server), &options, &client), HF_OK);
     assert_int_equal(hf_listen(client, WORLD_NAME, take_time, &flood, &listener), HF_OK);
-    while (news_log_count(news_log, HF_NEWS_LISTENING) == 0)
+    while (notification_log_count(notification_log, HF_NOTIFY_SUBSCRIBED) == 0)
         assert_true(hf_dispatch(client, HANG_MS) > 0);
     assert_int_equal(pthread_create(&thread, NULL, publish_on, &flood), 0);
     struct pollfd fd = {.fd = hf_dispatch_fd(client), .events = POLLIN};
@@ -368,7 +373,7 @@ WORLD_CASE(news_without_end_leave_time_for_others) {
     assert_int_equal(pthread_join(thread, NULL), 0);
     hf_listener_free(listener);
     assert_int_equal(hf_close(client), HF_OK);
-    news_log_free(news_log);
+    notification_log_free(notification_log);
 }
 
 /* ---- Arguments ---- */
@@ -379,18 +384,18 @@ CASE(wrong_arguments_are_refused) {
     static char long_name[70000];
     memset(long_name, 'x', sizeof long_name);
     world_begin(&w, NULL);
-    assert_int_equal(hf_listen(NULL, "a", news_log_add, NULL, &none), HF_EINVAL);
-    assert_int_equal(hf_listen(w.client, NULL, news_log_add, NULL, &none), HF_EINVAL);
-    assert_int_equal(hf_listen(w.client, "", news_log_add, NULL, &none), HF_EINVAL);
+    assert_int_equal(hf_listen(NULL, "a", notification_log_add, NULL, &none), HF_EINVAL);
+    assert_int_equal(hf_listen(w.client, NULL, notification_log_add, NULL, &none), HF_EINVAL);
+    assert_int_equal(hf_listen(w.client, "", notification_log_add, NULL, &none), HF_EINVAL);
     assert_int_equal(hf_listen(w.client, "a", NULL, NULL, &none), HF_EINVAL);
-    assert_int_equal(hf_listen(w.client, "a", news_log_add, NULL, NULL), HF_EINVAL);
+    assert_int_equal(hf_listen(w.client, "a", notification_log_add, NULL, NULL), HF_EINVAL);
     assert_int_equal(
-        hf_listen_bytes(w.client, long_name, sizeof long_name, news_log_add, NULL, &none),
+        hf_listen_bytes(w.client, long_name, sizeof long_name, notification_log_add, NULL, &none),
         HF_EINVAL);
     assert_null(none);
-    assert_int_equal(hf_listen_breaks(NULL, news_log_add, NULL, &none), HF_EINVAL);
+    assert_int_equal(hf_listen_breaks(NULL, notification_log_add, NULL, &none), HF_EINVAL);
     assert_int_equal(hf_listen_breaks(w.client, NULL, NULL, &none), HF_EINVAL);
-    assert_int_equal(hf_listen_breaks(w.client, news_log_add, NULL, NULL), HF_EINVAL);
+    assert_int_equal(hf_listen_breaks(w.client, notification_log_add, NULL, NULL), HF_EINVAL);
     hf_listener_free(NULL);
     world_end(&w);
 }
@@ -398,28 +403,29 @@ CASE(wrong_arguments_are_refused) {
 /* ---- Memory ---- */
 
 static bool has_heard(void *arg) {
-    struct news_log *news_log = arg;
-    return news_log_count(news_log, HF_NEWS_RELEASED) > 0 ||
-           news_log_count(news_log, HF_NEWS_MISSED) > 0;
+    struct notification_log *notification_log = arg;
+    return notification_log_count(notification_log, HF_NOTIFY_RELEASED) > 0 ||
+           notification_log_count(notification_log, HF_NOTIFY_MISSED) > 0;
 }
 
 /* Whichever allocation fails, it is refused, or heard a little later; and all is given back. False: none failed. */
 static bool play_with_memory(struct server *server, long fail_at) {
     struct memory memory = {0};
-    struct news_log *news_log = news_log_new();
+    struct notification_log *notification_log = notification_log_new();
     hf_client *client;
     hf_listener *listener = NULL;
     hf_options options = world_options();
     options.allocator = memory_allocator(&memory);
     assert_int_equal(hf_open(server_url(server), &options, &client), HF_OK);
     atomic_store(&memory.fail_at, atomic_load(&memory.calls) + fail_at);
-    int err = hf_listen(client, WORLD_NAME, news_log_add, news_log, &listener);
+    int err = hf_listen(client, WORLD_NAME, notification_log_add, notification_log, &listener);
     if (err == HF_OK) {
-        /* news of its beginning may be among those that were missed */
-        assert_true(WAIT_FOR(
-            news_log_count(news_log, HF_NEWS_LISTENING) != 0 || has_heard(news_log), HANG_MS));
+        /* notification of its beginning may be among those that were missed */
+        assert_true(WAIT_FOR(notification_log_count(notification_log, HF_NOTIFY_SUBSCRIBED) != 0 ||
+                                 has_heard(notification_log),
+                             HANG_MS));
         publish(server, 1);
-        assert_true(wait_until(has_heard, news_log, HANG_MS));
+        assert_true(wait_until(has_heard, notification_log, HANG_MS));
     } else {
         assert_int_equal(err, HF_ENOMEM);
         assert_null(listener);
@@ -428,7 +434,7 @@ static bool play_with_memory(struct server *server, long fail_at) {
     hf_listener_free(listener);
     assert_int_equal(hf_close(client), HF_OK);
     assert_int_equal(atomic_load(&memory.live), 0);
-    news_log_free(news_log);
+    notification_log_free(notification_log);
     return came_to_it;
 }
 

@@ -159,7 +159,7 @@ static void try_several(const struct scriptless *row, hf_client *client) {
     hf_lock_free(group);
     assert_int_equal(hf_lock_new(client, "one", &members[0]), HF_OK);
     assert_int_equal(hf_lock_new(client, "two", &members[1]), HF_OK);
-    assert_int_equal(hf_lock_new_all(members, 2, &all_of_them), HF_OK);
+    assert_int_equal(hf_lock_new_multi(members, 2, &all_of_them), HF_OK);
     assert_no_scripting(row, hf_lock_acquire(all_of_them));
     hf_lock_free(all_of_them);
     hf_lock_free(members[0]);

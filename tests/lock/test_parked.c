@@ -60,7 +60,7 @@ CASE(the_server_stops_for_a_while) {
     hf_options options = world_options();
     options.watchdog_ms = 4 * STOPPED_MS; /* nothing is lost meanwhile */
     world_begin(&w, &options);
-    options.ping_ms = 200;
+    options.ping_interval_ms = 200;
     sleepers_begin(&s, &w, MANY, HF_FOREVER, &options);
     struct noticed noticed = {s.proxy, proxy_connections(s.proxy)};
     server_freeze(w.server);
@@ -153,7 +153,7 @@ WORLD_CASE(the_wait_ends_with_the_message) {
 static bool has_answered(const hf_fleet *fleet, const hf_client *client) {
     for (size_t i = 0; i < fleet->clients_len; i++)
         if (strcmp(fleet->clients[i]->id, hf_client_id(client)) == 0)
-            return fleet->clients[i]->presence == HF_ALIVE;
+            return fleet->clients[i]->presence == HF_PRESENCE_ALIVE;
     return false;
 }
 
@@ -195,7 +195,7 @@ WORLD_CASE(they_are_reported_while_they_come_and_go) {
 WORLD_CASE(a_fork_leaves_them_alone) {
     struct sleepers s;
     hf_options options = world_options();
-    options.ping_ms = 10 * HANG_MS; /* who is idle sends nothing */
+    options.ping_interval_ms = 10 * HANG_MS; /* who is idle sends nothing */
     sleepers_begin(&s, w, FEW, HF_FOREVER, &options);
     size_t sent = proxy_seen(s.proxy, "");
     assert_true(expect_exit(run_child(sleepers_forked, &s), 0, HANG_MS));

@@ -130,7 +130,7 @@ CASE(forks_and_failures_in_the_middle_of_it) {
     struct world w;
     struct sleepers s[ALL];
     hf_options quiet = world_options();
-    quiet.ping_ms = 10 * HANG_MS; /* who is idle sends nothing */
+    quiet.ping_interval_ms = 10 * HANG_MS; /* who is idle sends nothing */
     world_begin(&w, NULL);
     for (size_t i = 0; i < ALL; i++)
         sleepers_begin(&s[i], &w, FEW, HF_FOREVER, i == FORKED ? &quiet : NULL);

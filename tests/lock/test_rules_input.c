@@ -79,7 +79,7 @@ WORLD_CASE(U01_U02_leases) {
 }
 
 WORLD_CASE(R12_waits_and_sizes) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     assert_refused(w, hf_lock_acquire_for(w->lock, -2));
     assert_refused(w, hf_lock_acquire_for(w->lock, INT64_MIN));
     options.size = 0;
@@ -97,7 +97,7 @@ WORLD_CASE(U09_R12_owners) {
     int64_t number;
     const hf_owner bad[] = {UINT64_MAX, (hf_owner)1 << 63, hf_owner_new() + 1000000};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        options = (hf_acquire_options)HF_ACQUIRE_INIT;
+        options = (hf_acquire_options)HF_ACQUIRE_OPTIONS_INIT;
         options.owner = bad[i];
         assert_refused(w, hf_lock_acquire_with(w->lock, &options, NULL));
         assert_refused(w, hf_lock_release_as(w->lock, bad[i]));
@@ -105,7 +105,7 @@ WORLD_CASE(U09_R12_owners) {
         assert_refused(w, hf_lock_is_mine_as(w->lock, bad[i], &flag));
         assert_refused(w, hf_lock_hold_count_as(w->lock, bad[i], &number));
     }
-    options = (hf_acquire_options)HF_ACQUIRE_INIT;
+    options = (hf_acquire_options)HF_ACQUIRE_OPTIONS_INIT;
     options.owner = 4294967295u; /* the last of the caller's own */
     assert_int_equal(hf_lock_acquire_with(w->lock, &options, NULL), HF_OK);
     assert_int_equal(hf_lock_release_as(w->lock, options.owner), HF_OK);
@@ -209,7 +209,7 @@ CASE(R12_options_of_a_client) {
     options.max_hold_ms = -1;
     refuse_options(options);
     options = (hf_options)HF_OPTIONS_INIT;
-    options.ping_ms = 0;
+    options.ping_interval_ms = 0;
     refuse_options(options);
     options = (hf_options)HF_OPTIONS_INIT;
     options.flags = 0x80;

@@ -31,7 +31,7 @@ struct stage {
 };
 
 static void assert_allowed(int err) {
-    if (err != HF_OK && err != HF_ENOMEM && err != HF_EUNREACH && err != HF_EUNKNOWN &&
+    if (err != HF_OK && err != HF_ENOMEM && err != HF_EUNREACH && err != HF_EINDOUBT &&
         err != HF_ETIMEDOUT && err != HF_EBUSY)
         fail_msg("%s: %s", hf_error_name(err), hf_last_error()->text);
 }

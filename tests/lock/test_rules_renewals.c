@@ -114,7 +114,7 @@ static bool both_renewed(struct world *w, int64_t end_ms, int64_t read_end_ms) {
 CASE(R07_scripts_do_not_wait_for_each_other) {
     struct world w;
     hf_options options = world_options();
-    hf_lock_options reading = HF_LOCK_INIT;
+    hf_lock_options reading = HF_LOCK_OPTIONS_INIT;
     hf_lock *read;
     options.watchdog_ms = 9000; /* renewed every 3 s, and an answer is awaited as long */
     options.cmd_timeout_ms = 9000;

@@ -92,10 +92,10 @@ static int fill_stats(struct world *w, void *ret) {
 }
 
 static const hf_options options = HF_OPTIONS_INIT;
-static const hf_lock_options lock_options = HF_LOCK_INIT;
-static const hf_acquire_options acquire_options = HF_ACQUIRE_INIT;
-static const hf_wait_options wait_options = HF_WAIT_INIT;
-static const hf_permits_options permits_options = HF_PERMITS_INIT;
+static const hf_lock_options lock_options = HF_LOCK_OPTIONS_INIT;
+static const hf_acquire_options acquire_options = HF_ACQUIRE_OPTIONS_INIT;
+static const hf_wait_options wait_options = HF_WAIT_OPTIONS_INIT;
+static const hf_permits_options permits_options = HF_PERMITS_OPTIONS_INIT;
 static const hf_result result = HF_RESULT_INIT;
 static const hf_stats stats = HF_STATS_INIT;
 
@@ -106,11 +106,11 @@ static const struct sized {
     const char *init;
 } all[] = {
     {open_client, &options, sizeof options, "HF_OPTIONS_INIT"},
-    {make_lock, &lock_options, sizeof lock_options, "HF_LOCK_INIT"},
-    {acquire, &acquire_options, sizeof acquire_options, "HF_ACQUIRE_INIT"},
-    {acquire_async, &acquire_options, sizeof acquire_options, "HF_ACQUIRE_INIT"},
-    {await, &wait_options, sizeof wait_options, "HF_WAIT_INIT"},
-    {take_permit, &permits_options, sizeof permits_options, "HF_PERMITS_INIT"},
+    {make_lock, &lock_options, sizeof lock_options, "HF_LOCK_OPTIONS_INIT"},
+    {acquire, &acquire_options, sizeof acquire_options, "HF_ACQUIRE_OPTIONS_INIT"},
+    {acquire_async, &acquire_options, sizeof acquire_options, "HF_ACQUIRE_OPTIONS_INIT"},
+    {await, &wait_options, sizeof wait_options, "HF_WAIT_OPTIONS_INIT"},
+    {take_permit, &permits_options, sizeof permits_options, "HF_PERMITS_OPTIONS_INIT"},
     {fill_result, &result, sizeof result, "HF_RESULT_INIT"},
     {wait_result, &result, sizeof result, "HF_RESULT_INIT"},
     {fill_stats, &stats, sizeof stats, "HF_STATS_INIT"},

@@ -24,7 +24,7 @@ static void expect_change(struct world *w, const hf_stats *before, const hf_stat
     assert_int_equal(after.renewals - before->renewals, change->renewals);
     assert_int_equal(after.renew_failures - before->renew_failures, change->renew_failures);
     assert_int_equal(after.losses - before->losses, change->losses);
-    assert_int_equal(after.unknowns - before->unknowns, change->unknowns);
+    assert_int_equal(after.in_doubt - before->in_doubt, change->in_doubt);
     assert_int_equal(after.notify_failures - before->notify_failures, change->notify_failures);
     assert_int_equal(after.reconnects - before->reconnects, change->reconnects);
     assert_int_equal(after.holds, change->holds);
@@ -213,9 +213,9 @@ CASE(cancelled_with_an_attempt_under_way) {
     cancelled_begin(&scene);
     hold_up_its_attempt(&scene);
     cancelled_fire(&scene);
-    EXPECT_CHANGE(w, &scene.before, .cancelled = 1, .unknowns = 1);
+    EXPECT_CHANGE(w, &scene.before, .cancelled = 1, .in_doubt = 1);
     assert_true(proxy_release_held(w->proxy) >= 1); /* and what followed it */
-    EXPECT_CHANGE(w, &scene.before, .cancelled = 1, .unknowns = 1);
+    EXPECT_CHANGE(w, &scene.before, .cancelled = 1, .in_doubt = 1);
     cancelled_end(&scene);
 }
 
@@ -309,14 +309,14 @@ WORLD_CASE(found_gone_is_a_loss_and_no_release) {
 
 /* ---- The network ---- */
 
-WORLD_CASE(lost_replies_are_unknowns) {
+WORLD_CASE(lost_replies_are_in_doubt) {
     hf_stats before = world_stats(w->client);
     proxy_drop_replies_after(w->proxy, world_acquires(w));
     assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     hf_stats after = world_stats(w->client);
-    assert_int_equal(after.unknowns - before.unknowns, 1);
+    assert_int_equal(after.in_doubt - before.in_doubt, 1);
     assert_true(after.reconnects - before.reconnects >= 1);
-    EXPECT_CHANGE(w, &before, .acquired = 1, .unknowns = 1, .holds = 1,
+    EXPECT_CHANGE(w, &before, .acquired = 1, .in_doubt = 1, .holds = 1,
                   .reconnects = after.reconnects - before.reconnects);
     assert_int_equal(hf_lock_release(w->lock), HF_OK);
 }
@@ -365,7 +365,7 @@ CASE(commands_are_those_the_server_saw) {
     hf_options options = world_options();
     hf_lock *other;
     server_redis_only(world_server(), "a call is one command here");
-    options.ping_ms = 10 * HANG_MS; /* what is sent is sent by a call */
+    options.ping_interval_ms = 10 * HANG_MS; /* what is sent is sent by a call */
     world_begin(&w, &options);
     assert_int_equal(hf_lock_new(w.client, "other", &other), HF_OK);
     assert_int_equal(hf_lock_acquire(other), HF_OK);
@@ -396,7 +396,7 @@ CASE(commands_are_those_the_server_saw) {
 
 /* ---- Times ---- */
 
-static void expect_adds_up(const hf_times *times) {
+static void expect_adds_up(const hf_histogram *times) {
     uint64_t counted = 0, at_least_us = 0;
     for (int i = 0; i < 32; i++) {
         counted += times->buckets[i];
@@ -408,7 +408,7 @@ static void expect_adds_up(const hf_times *times) {
     assert_true(times->count == 0 || times->sum_us <= times->max_us * times->count);
 }
 
-static uint64_t how_many_took_ms(const hf_times *times, uint64_t at_least_ms) {
+static uint64_t how_many_took_ms(const hf_histogram *times, uint64_t at_least_ms) {
     uint64_t count = 0;
     for (int i = 1; i < 32; i++)
         if (((uint64_t)1 << i) > at_least_ms * 1000)

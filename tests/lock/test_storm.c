@@ -95,7 +95,7 @@ static bool judge_acquire(struct storm *storm, int err) {
 
 /* A reply may be lost, but no hold. */
 static void judge_release(struct storm *storm, int err) {
-    if (err != HF_OK && err != HF_EUNKNOWN && err != HF_EUNREACH)
+    if (err != HF_OK && err != HF_EINDOUBT && err != HF_EUNREACH)
         wrong(storm, "a release", err);
 }
 
@@ -296,7 +296,7 @@ static void come_and_go(struct actor *actor) {
 /* And asks, beside that, who waits. */
 static void *come_and_go_and_ask(void *arg) {
     struct actor *actor = arg;
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     options.limit_ms = EXCHANGE_MS;
     while (!is_over(actor->party->storm)) {
         hf_fleet *fleet = NULL;
@@ -389,12 +389,12 @@ static void begin_party(struct party *party, struct storm *storm) {
     options.allocator = memory_allocator(&party->memory);
     options.cmd_timeout_ms = EXCHANGE_MS;
     options.connect_timeout_ms = SILENCE_MS;
-    options.ping_ms = EXCHANGE_MS;
+    options.ping_interval_ms = EXCHANGE_MS;
     options.watchdog_ms = LEASE_MS;
     options.report_after_ms = 0;
     assert_int_equal(hf_open(proxy_url(party->proxy), &options, &party->client), HF_OK);
     for (int i = 0; i < THINGS; i++) {
-        hf_lock_options lock = HF_LOCK_INIT;
+        hf_lock_options lock = HF_LOCK_OPTIONS_INIT;
         lock.kind = things[i].kind;
         lock.flags = things[i].flags;
         assert_int_equal(hf_lock_new_with(party->client, things[i].name, strlen(things[i].name),

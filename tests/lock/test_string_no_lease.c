@@ -95,7 +95,7 @@ ROW_CASES(S51_permanent_until_released, form, forms) {
 /* However it is acquired again, or extended: a lease never shortens a hold without one. */
 NO_LEASE_CASE(S51_nested_and_extended) {
     const int64_t leases[] = {HF_WATCHDOG, 1000, HF_NO_LEASE};
-    hf_extend_options extend = HF_EXTEND_INIT;
+    hf_extend_options extend = HF_EXTEND_OPTIONS_INIT;
     int64_t count = 0;
     assert_int_equal(acquire(w->lock, 0, NULL), HF_OK);
     for (size_t i = 0; i < sizeof leases / sizeof *leases; i++) {
@@ -253,7 +253,7 @@ WORLD_CASE(S54_other_locks_refuse_it) {
         hf_lock_free(lock);
     }
     assert_int_equal(new_lock(w->client, HF_STRING, "other", 5, &members[0]), HF_OK);
-    assert_int_equal(hf_lock_new_all(members, 1, &lock), HF_OK);
+    assert_int_equal(hf_lock_new_multi(members, 1, &lock), HF_OK);
     assert_refused(lock);
     hf_lock_free(lock);
     hf_lock_free(members[0]);

@@ -23,7 +23,7 @@ static hf_options telling(void) {
 }
 
 static hf_fleet *survey(hf_client *client, const char *pattern) {
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     hf_fleet *fleet = NULL;
     options.pattern = pattern;
     assert_int_equal(hf_survey(client, &options, &fleet), HF_OK);
@@ -81,7 +81,7 @@ WORLD_CASE(an_empty_server_has_an_empty_survey) {
     hf_fleet *fleet = survey(w->rival, NULL);
     assert_int_equal(fleet->locks_len, 0);
     assert_int_equal(fleet->missing, 0);
-    assert_string_equal(fleet->words, "");
+    assert_string_equal(fleet->missing_text, "");
     hf_fleet_free(fleet);
 }
 
@@ -110,7 +110,7 @@ CASE(a_holder_and_a_waiter_are_reported_in_full) {
     const hf_fleet_party *holder = lock->holders[0];
     assert_string_equal(holder->owner, w.owner);
     assert_int_equal(holder->count, 1);
-    assert_int_equal(holder->presence, HF_ALIVE);
+    assert_int_equal(holder->presence, HF_PRESENCE_ALIVE);
     assert_int_equal(holder->seen_by, HF_SEEN_BY_SERVER | HF_SEEN_BY_CLIENT);
     assert_true(holder->renewed);
     assert_true(holder->for_ms >= 0);
@@ -121,8 +121,8 @@ CASE(a_holder_and_a_waiter_are_reported_in_full) {
     assert_string_equal(holder->client->version, hf_version());
     assert_int_equal(lock->waiters_len, 1);
     assert_string_equal(lock->waiters[0]->client->id, hf_client_id(other));
-    assert_int_equal(lock->waiters[0]->presence, HF_ALIVE);
-    assert_int_equal(lock->waiters[0]->left_ms, -1);
+    assert_int_equal(lock->waiters[0]->presence, HF_PRESENCE_ALIVE);
+    assert_int_equal(lock->waiters[0]->remaining_ms, -1);
     assert_int_equal(lock->listeners, 1);
     hf_fleet_free(fleet);
 
@@ -195,7 +195,7 @@ WORLD_CASE(a_long_wait_listens) {
     assert_int_equal(lock->waiters_len, 1);
     assert_true(lock->waiters[0]->for_ms >= 999);
     assert_int_equal(lock->holders[0]->seen_by, HF_SEEN_BY_SERVER);
-    assert_int_not_equal(lock->holders[0]->presence, HF_ALIVE);
+    assert_int_not_equal(lock->holders[0]->presence, HF_PRESENCE_ALIVE);
     hf_fleet_free(fleet);
     assert_int_equal(hf_lock_release(held), HF_OK);
     assert_int_equal(world_join(&waiter), HF_OK);
@@ -332,7 +332,7 @@ WORLD_CASE(other_keys_are_none_of_ours) {
     assert_int_equal(java->ttl_ms, -1);
     /* its number may be a thread of Java, whose connections do not say whose they are */
     assert_int_equal(java->holders[0]->presence, HF_PRESENCE_UNKNOWN);
-    assert_int_equal(dead->holders[0]->presence, HF_GONE);
+    assert_int_equal(dead->holders[0]->presence, HF_PRESENCE_GONE);
     hf_fleet_free(fleet);
 }
 
@@ -442,13 +442,13 @@ CASE(a_stopped_holder_is_silent_and_a_dead_one_gone) {
     pid_t holder = run_child(hold_for_ever, &pair);
     world_begin(&w, NULL);
     assert_true(barrier_wait(begun, HANG_MS));
-    struct wanted wanted = {.client = w.rival, .presence = HF_ALIVE};
+    struct wanted wanted = {.client = w.rival, .presence = HF_PRESENCE_ALIVE};
     assert_true(wait_until(holder_is, &wanted, HANG_MS));
     stop_process(holder);
-    wanted.presence = HF_SILENT;
+    wanted.presence = HF_PRESENCE_SILENT;
     assert_true(wait_until(holder_is, &wanted, HANG_MS));
     kill_child(holder);
-    wanted.presence = HF_GONE;
+    wanted.presence = HF_PRESENCE_GONE;
     assert_true(wait_until(holder_is, &wanted, HANG_MS));
     barrier_free(begun);
     world_end(&w);
@@ -493,15 +493,15 @@ CASE(only_a_client_that_should_answer_is_silent) {
     assert_true(barrier_wait(begun, HANG_MS));
     assert_true(wait_until(listens_for_a_release, w.server, HANG_MS));
     hf_fleet_free(survey_until_reported(elsewhere, "far", 1));
-    struct wanted silent = {.client = w.rival, .presence = HF_ALIVE};
+    struct wanted silent = {.client = w.rival, .presence = HF_PRESENCE_ALIVE};
     assert_true(wait_until(holder_is, &silent, HANG_MS));
     stop_process(hangs);
-    silent.presence = HF_SILENT;
+    silent.presence = HF_PRESENCE_SILENT;
     assert_true(wait_until(holder_is, &silent, HANG_MS));
 
     hf_fleet *fleet = survey(w.rival, NULL);
-    assert_int_equal(presence_in(fleet, other), HF_CONNECTED);
-    assert_int_equal(presence_in(fleet, elsewhere), HF_CONNECTED);
+    assert_int_equal(presence_in(fleet, other), HF_PRESENCE_CONNECTED);
+    assert_int_equal(presence_in(fleet, elsewhere), HF_PRESENCE_CONNECTED);
     hf_fleet_free(fleet);
     kill_child(hangs);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
@@ -531,7 +531,7 @@ WORLD_CASE(a_survey_can_be_started) {
 
 WORLD_CASE(wrong_arguments_are_refused) {
     hf_fleet *fleet = NULL;
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     char pattern[300];
     memset(pattern, 'a', sizeof pattern - 1);
     pattern[sizeof pattern - 1] = '\0';

@@ -250,7 +250,7 @@ CASE_IN(a_short_survey_reports_no_client_as_silent, struct fleet, fleet, fleet_b
     hf_lock *lock;
     hf_fleet *found;
     size_t cut = 0;
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     assert_int_equal(hf_lock_new(fleet->teller, "hurried", &lock), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     freeReplyObject(ask_until_answered(fleet->w.server, "4000 hwn 0 0 "));
@@ -259,8 +259,8 @@ CASE_IN(a_short_survey_reports_no_client_as_silent, struct fleet, fleet, fleet_b
         if (hf_survey(fleet->w.rival, &options, &found) != HF_OK)
             continue; /* there was not even time for the server */
         hf_presence presence = presence_in(found, fleet->teller);
-        assert_int_not_equal(presence, HF_SILENT);
-        cut += presence == HF_CONNECTED && (found->missing & HF_MISSING_ANSWERS) != 0;
+        assert_int_not_equal(presence, HF_PRESENCE_SILENT);
+        cut += presence == HF_PRESENCE_CONNECTED && (found->missing & HF_MISSING_ANSWERS) != 0;
         hf_fleet_free(found);
     }
     assert_true(cut > 0);
@@ -301,7 +301,7 @@ CASE_IN(a_lost_connection_makes_no_client_silent, struct fleet, fleet, fleet_beg
     assert_int_equal(asker.err, HF_OK);
     assert_true((asker.fleet->missing & HF_MISSING_ANSWERS) != 0);
     for (size_t i = 0; i < asker.fleet->clients_len; i++)
-        assert_int_not_equal(asker.fleet->clients[i]->presence, HF_SILENT);
+        assert_int_not_equal(asker.fleet->clients[i]->presence, HF_PRESENCE_SILENT);
     hf_fleet_free(asker.fleet);
     freeReplyObject(question);
     redisFree(mute);
@@ -329,7 +329,7 @@ WORLD_CASE(without_rights_the_rest_is_reported) {
     hf_client *mute = open_as(w->server, "mute");
     assert_int_equal(hf_survey(mute, NULL, &fleet), HF_OK);
     assert_int_equal(fleet->missing, HF_MISSING_ANSWERS);
-    assert_non_null(strstr(fleet->words, "not asked"));
+    assert_non_null(strstr(fleet->missing_text, "not asked"));
     assert_int_equal(fleet->locks_len, 1);
     assert_string_equal(fleet->locks[0]->holders[0]->owner, w->owner);
     hf_fleet_free(fleet);
@@ -339,7 +339,7 @@ WORLD_CASE(without_rights_the_rest_is_reported) {
     assert_int_equal(hf_survey(blind, NULL, &fleet), HF_OK);
     assert_int_equal(fleet->missing, HF_MISSING_CONNECTIONS);
     assert_int_equal(fleet->locks_len, 1);
-    assert_int_not_equal(fleet->locks[0]->holders[0]->presence, HF_GONE);
+    assert_int_not_equal(fleet->locks[0]->holders[0]->presence, HF_PRESENCE_GONE);
     hf_fleet_free(fleet);
     assert_int_equal(hf_close(blind), HF_OK);
     assert_int_equal(hf_lock_release(w->lock), HF_OK);
@@ -357,12 +357,12 @@ WORLD_CASE(a_client_that_may_not_have_received_it_is_not_silent) {
     assert_int_equal(hf_survey(client, NULL, &fleet), HF_OK);
     for (size_t i = 0; i < fleet->clients_len; i++)
         if (strcmp(fleet->clients[i]->id, STRANGER) == 0)
-            assert_int_equal(fleet->clients[i]->presence, HF_SILENT);
+            assert_int_equal(fleet->clients[i]->presence, HF_PRESENCE_SILENT);
     hf_fleet_free(fleet);
     redisContext *waits = listen_as(w->server, other, "redisson_lock__channel:{" WORLD_NAME "}");
     assert_int_equal(hf_survey(client, NULL, &fleet), HF_OK);
     for (size_t i = 0; i < fleet->clients_len; i++)
-        assert_int_not_equal(fleet->clients[i]->presence, HF_SILENT);
+        assert_int_not_equal(fleet->clients[i]->presence, HF_PRESENCE_SILENT);
     hf_fleet_free(fleet);
     redisFree(hangs);
     redisFree(waits);
@@ -375,7 +375,7 @@ WORLD_CASE(facts_change_nothing) {
     static const char *const refused[] = {"-exists", "-del -hdel -pexpire"};
     for (int i = 0; i < 2; i++) {
         hf_lock *lock;
-        hf_facts *facts;
+        hf_server_info *facts;
         char command[128];
         snprintf(command, sizeof command, "ACL SETUSER less on >secret ~* +@all allchannels %s",
                  refused[i]);
@@ -383,12 +383,12 @@ WORLD_CASE(facts_change_nothing) {
         hf_client *less = open_as(w->server, "less");
         assert_int_equal(hf_lock_new(less, WORLD_NAME, &lock), HF_OK);
         assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
-        assert_int_equal(hf_lock_facts(lock, &facts), HF_OK);
-        hf_facts_free(facts);
+        assert_int_equal(hf_lock_server_info(lock, &facts), HF_OK);
+        hf_server_info_free(facts);
         assert_int_equal(world_count(w, w->owner), 1);
         assert_int_equal(hf_lock_release(w->lock), HF_OK);
-        assert_int_equal(hf_lock_facts(lock, &facts), HF_OK);
-        hf_facts_free(facts);
+        assert_int_equal(hf_lock_server_info(lock, &facts), HF_OK);
+        hf_server_info_free(facts);
         assert_true(world_free(w));
         hf_lock_free(lock);
         assert_int_equal(hf_close(less), HF_OK);
@@ -563,7 +563,7 @@ WORLD_CASE(the_limit_comes_before_an_answer) {
         {"\r\nPUBLISH\r\n", HF_MISSING_ANSWERS | HF_MISSING_LOCKS},
         {"\r\nSCAN\r\n", HF_MISSING_LOCKS},
     };
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
     hf_fleet *fleet = NULL;
     assert_int_equal(hf_survey(w->client, NULL, &fleet), HF_OK); /* makes all connections */
@@ -575,7 +575,7 @@ WORLD_CASE(the_limit_comes_before_an_answer) {
         assert_int_equal(hf_survey(w->client, &options, &fleet), HF_OK);
         assert_true(now_ms() - from_ms >= options.limit_ms);
         assert_int_equal(fleet->missing & rows[i].missing, rows[i].missing);
-        assert_string_not_equal(fleet->words, "");
+        assert_string_not_equal(fleet->missing_text, "");
         hf_fleet_free(fleet);
         assert_int_equal(proxy_release_held(w->proxy), 1);
     }
@@ -584,7 +584,7 @@ WORLD_CASE(the_limit_comes_before_an_answer) {
 
 /* A server that does not answer for longer than an exchange takes is an error, and so is one that is not there. */
 WORLD_CASE_WITH(no_server_is_no_empty_fleet, world_options(), options.cmd_timeout_ms = 200) {
-    hf_survey_options survey = HF_SURVEY_INIT;
+    hf_survey_options survey = HF_SURVEY_OPTIONS_INIT;
     hf_fleet *fleet = NULL;
     assert_int_equal(hf_ping(w->client), HF_OK);
     survey.limit_ms = 1000;

@@ -64,7 +64,7 @@ WORLD_CASE(a_group_of_java) {
     assert_int_equal(lock->holders_len, 1);
     assert_string_equal(lock->holders[0]->owner, JAVA ":7");
     assert_int_equal(lock->holders[0]->count, 3);
-    assert_true(lock->holders[0]->left_ms > 40000 && lock->holders[0]->left_ms <= 50000);
+    assert_true(lock->holders[0]->remaining_ms > 40000 && lock->holders[0]->remaining_ms <= 50000);
     assert_int_equal(lock->left_out, 0);
     hf_fleet_free(fleet);
 }

@@ -11,9 +11,9 @@
 #define CHANNEL "holdfast_tell:losses:0"
 
 static hf_fleet *survey_totals(hf_client *client) {
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     hf_fleet *fleet = NULL;
-    options.wanted |= HF_WANT_TIMES;
+    options.wanted |= HF_WANT_HISTOGRAMS;
     assert_int_equal(hf_survey(client, &options, &fleet), HF_OK);
     return fleet;
 }
@@ -70,7 +70,7 @@ WORLD_CASE(a_client_that_ends_has_announced_its_losses) {
     lose(lock, w->rival_lock);
     lose(lock, w->rival_lock);
     assert_true(wait_until(is_told, &told, HANG_MS));
-    assert_int_equal(told.client->presence, HF_CONNECTED);
+    assert_int_equal(told.client->presence, HF_PRESENCE_CONNECTED);
     assert_int_equal(told.client->pid, getpid());
     assert_true(told.client->up_ms >= 0);
     assert_true(told.client->acquired >= 2);
@@ -97,7 +97,7 @@ WORLD_CASE(only_totals_have_them) {
 }
 
 static hf_fleet *survey_losses(hf_client *client) {
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     hf_fleet *fleet = NULL;
     options.wanted = HF_WANT_LOSSES;
     assert_int_equal(hf_survey(client, &options, &fleet), HF_OK);
@@ -115,7 +115,7 @@ static bool has_announced(void *asker) {
 
 /* Without the histograms, which make answers long. */
 WORLD_CASE(losses_alone_may_be_wanted) {
-    hf_survey_options unknown = HF_SURVEY_INIT;
+    hf_survey_options unknown = HF_SURVEY_OPTIONS_INIT;
     hf_fleet *fleet = survey_losses(w->rival);
     hf_fleet_free(fleet);
     assert_true(wait_until(is_heard, w->server, HANG_MS));
@@ -175,7 +175,7 @@ WORLD_CASE(forged_announcements_are_bounded) {
     struct told told = {
         .asker = w->rival, .id = "000005db-0000-4000-8000-000000000000", .losses = 1499};
     assert_true(wait_until(is_told, &told, HANG_MS));
-    assert_int_equal(told.client->presence, HF_GONE);
+    assert_int_equal(told.client->presence, HF_PRESENCE_GONE);
     assert_true(told.fleet->announced_len <= 1024);
     assert_true(told.fleet->announced_len >= 1000);
     assert_true(told.fleet->clients_len < 100);

@@ -67,8 +67,8 @@ static bool are_both_alive(void *arg) {
     pthread_join(thread, NULL);
     world_owner_text(inquiry->teller, 1, id);
     id[36] = '\0';
-    assert_int_equal(presence_of(inquiry->fleet, NEWCOMER), HF_ALIVE);
-    bool alive = presence_of(inquiry->fleet, id) == HF_ALIVE;
+    assert_int_equal(presence_of(inquiry->fleet, NEWCOMER), HF_PRESENCE_ALIVE);
+    bool alive = presence_of(inquiry->fleet, id) == HF_PRESENCE_ALIVE;
     hf_fleet_free(inquiry->fleet);
     return alive;
 }

@@ -45,9 +45,9 @@ WORLD_CASE_WITH(a_permit_and_its_waiter, reporting(0)) {
     assert_string_equal(holder->owner, id.text);
     assert_int_equal(holder->seen_by, HF_SEEN_BY_SERVER | HF_SEEN_BY_CLIENT);
     assert_string_equal(holder->client->id, hf_client_id(w->client));
-    assert_int_equal(holder->presence, HF_ALIVE);
+    assert_int_equal(holder->presence, HF_PRESENCE_ALIVE);
     assert_true(holder->renewed && holder->for_ms >= 0);
-    assert_true(holder->left_ms > 0 && holder->left_ms <= 60000);
+    assert_true(holder->remaining_ms > 0 && holder->remaining_ms <= 60000);
     assert_true(lock->ttl_ms > 0 && lock->ttl_ms <= 60000);
     assert_string_equal(lock->waiters[0]->client->id, hf_client_id(w->rival));
     hf_fleet_free(reported.fleet);
@@ -124,7 +124,7 @@ CASE(a_permit_of_a_stopped_client) {
 CASE(a_permit_that_the_server_does_not_have_is_disputed) {
     struct world w;
     hf_permit_id ids[2];
-    hf_permits_options two = HF_PERMITS_INIT;
+    hf_permits_options two = HF_PERMITS_OPTIONS_INIT;
     two.count = 2;
     hf_options options = reporting(0);
     world_begin(&w, &options);
@@ -254,10 +254,10 @@ WORLD_CASE(permits_of_java) {
     assert_int_equal(lock->holders_len, 3);
     const hf_fleet_party *holder = holder_of(lock, "0001feff7b7d220a3031323334353637");
     assert_non_null(holder);
-    assert_true(holder->left_ms > 40000 && holder->left_ms <= 50000);
+    assert_true(holder->remaining_ms > 40000 && holder->remaining_ms <= 50000);
     holder = holder_of(lock, "6e65766572656e647331323334353637");
     assert_non_null(holder);
-    assert_int_equal(holder->left_ms, -1);
+    assert_int_equal(holder->remaining_ms, -1);
     assert_non_null(holder_of(lock, "0123456789abcdef0123456789abcdef"));
     hf_fleet_free(fleet);
 }
@@ -300,7 +300,7 @@ WORLD_CASE(many_permits_of_many_names) {
         assert_int_equal(fleet->locks[i]->holders_len, 100);
         assert_int_equal(fleet->locks[i]->left_out, TAKEN - 100);
         assert_int_equal(fleet->locks[i]->available, 7);
-        assert_true(fleet->locks[i]->ttl_ms > fleet->locks[i]->holders[0]->left_ms);
+        assert_true(fleet->locks[i]->ttl_ms > fleet->locks[i]->holders[0]->remaining_ms);
     }
     hf_fleet_free(fleet);
 }

@@ -52,8 +52,8 @@ WORLD_CASE_WITH(many_connections_are_not_one_list, world_options(), options.repo
     bool counted_together = server_calls(w->server, "client") > 0; /* before Redis 7 */
     assert_true(counted_together || server_calls(w->server, "client|list") - lists > 1);
     assert_int_equal(fleet->missing & HF_MISSING_CONNECTIONS, 0);
-    assert_int_equal(find(fleet, WORLD_NAME)->holders[0]->presence, HF_CONNECTED);
-    assert_int_equal(find(fleet, "gone")->holders[0]->presence, HF_GONE);
+    assert_int_equal(find(fleet, WORLD_NAME)->holders[0]->presence, HF_PRESENCE_CONNECTED);
+    assert_int_equal(find(fleet, "gone")->holders[0]->presence, HF_PRESENCE_GONE);
     hf_fleet_free(fleet);
 
     for (int i = 0; i < IDLE_MAX; i++)
@@ -72,9 +72,9 @@ static bool all_are_notified(void *arg) {
     assert_int_equal(hf_survey(expected->asker, NULL, &fleet), HF_OK);
     for (size_t i = 0; i < fleet->locks_len; i++)
         alive += fleet->locks[i]->holders_len == 1 && !fleet->locks[i]->disputed &&
-                 fleet->locks[i]->holders[0]->presence == HF_ALIVE;
+                 fleet->locks[i]->holders[0]->presence == HF_PRESENCE_ALIVE;
     for (size_t i = 0; i < fleet->clients_len; i++)
-        clients += fleet->clients[i]->presence == HF_ALIVE;
+        clients += fleet->clients[i]->presence == HF_PRESENCE_ALIVE;
     bool all = fleet->missing == 0 && fleet->locks_len == expected->clients * LOCKS &&
                alive == fleet->locks_len && clients == expected->clients;
     hf_fleet_free(fleet);

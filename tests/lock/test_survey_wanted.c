@@ -56,7 +56,7 @@ static void reporter_end(struct reporter *reporter) {
 /* ---- Asking ---- */
 
 static hf_fleet *survey(struct reporter *reporter, unsigned wanted, const char *pattern) {
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     hf_fleet *fleet = NULL;
     options.wanted = wanted;
     options.pattern = pattern;
@@ -76,7 +76,7 @@ static hf_fleet *survey_answered(struct reporter *reporter, unsigned wanted, con
     for (int64_t until_ms = now_ms() + HANG_MS;;) {
         hf_fleet *fleet = survey(reporter, wanted, pattern);
         const hf_fleet_client *client = teller_in(reporter, fleet);
-        if (client != NULL && client->presence == HF_ALIVE)
+        if (client != NULL && client->presence == HF_PRESENCE_ALIVE)
             return fleet;
         hf_fleet_free(fleet);
         assert_true(now_ms() < until_ms);
@@ -95,7 +95,7 @@ static bool is_reported_by_client(const hf_fleet *fleet, const char *name, bool 
     return false;
 }
 
-static const hf_fleet_times *times_of(const hf_fleet_client *client, const char *name) {
+static const hf_fleet_name_stats *times_of(const hf_fleet_client *client, const char *name) {
     for (size_t i = 0; client != NULL && i < client->names_len; i++)
         if (strcmp(client->names[i]->name, name) == 0)
             return client->names[i];
@@ -117,15 +117,15 @@ static void expect_reported(struct reporter *reporter, unsigned wanted) {
     hf_fleet *fleet = survey_answered(reporter, wanted, NULL);
     const hf_fleet_client *client = teller_in(reporter, fleet);
     assert_non_null(client);
-    assert_int_equal(client->presence, HF_ALIVE);
+    assert_int_equal(client->presence, HF_PRESENCE_ALIVE);
     assert_int_equal(client->left_out, 0);
     assert_true(client->up_ms >= 0);
     assert_int_equal(is_reported_by_client(fleet, "held", false), (wanted & HF_WANT_HOLDS) != 0);
     assert_int_equal(is_reported_by_client(fleet, WAITED, true), (wanted & HF_WANT_WAITS) != 0);
-    bool numbers = (wanted & HF_WANT_NUMBERS) != 0;
+    bool numbers = (wanted & HF_WANT_STATS) != 0;
     assert_int_equal(client->acquired, numbers ? 4 : 0);
     assert_int_equal(client->wait.count, numbers ? 4 : 0);
-    assert_int_equal(client->names_len, (wanted & HF_WANT_TIMES) != 0 ? 2 : 0);
+    assert_int_equal(client->names_len, (wanted & HF_WANT_HISTOGRAMS) != 0 ? 2 : 0);
     assert_int_equal(fleet->locks_len, 2);
     for (size_t i = 0; i < fleet->locks_len; i++) {
         assert_int_equal(fleet->locks[i]->holders_len, 1);
@@ -139,13 +139,13 @@ CASE_IN(each_wish_alone, struct reporter, reporter, reporter_begin, reporter_end
     expect_reported(reporter, 0);
     expect_reported(reporter, HF_WANT_HOLDS);
     expect_reported(reporter, HF_WANT_WAITS);
-    expect_reported(reporter, HF_WANT_NUMBERS);
-    expect_reported(reporter, HF_WANT_TIMES);
-    expect_reported(reporter, HF_WANT_HOLDS | HF_WANT_WAITS | HF_WANT_NUMBERS | HF_WANT_TIMES);
-    const hf_survey_options usual = HF_SURVEY_INIT;
-    assert_int_equal(usual.wanted, HF_WANT_HOLDS | HF_WANT_WAITS | HF_WANT_NUMBERS);
+    expect_reported(reporter, HF_WANT_STATS);
+    expect_reported(reporter, HF_WANT_HISTOGRAMS);
+    expect_reported(reporter, HF_WANT_HOLDS | HF_WANT_WAITS | HF_WANT_STATS | HF_WANT_HISTOGRAMS);
+    const hf_survey_options usual = HF_SURVEY_OPTIONS_INIT;
+    assert_int_equal(usual.wanted, HF_WANT_HOLDS | HF_WANT_WAITS | HF_WANT_STATS);
     expect_reported(reporter, usual.wanted);
-    hf_survey_options unknown = HF_SURVEY_INIT;
+    hf_survey_options unknown = HF_SURVEY_OPTIONS_INIT;
     hf_fleet *fleet = NULL;
     unknown.wanted = 0x80000000u;
     assert_int_equal(hf_survey(reporter->w.client, &unknown, &fleet), HF_EINVAL);
@@ -153,9 +153,9 @@ CASE_IN(each_wish_alone, struct reporter, reporter, reporter_begin, reporter_end
 
 CASE_IN(times_are_reported_by_name, struct reporter, reporter, reporter_begin, reporter_end) {
     assert_true(wait_until(is_ready, reporter, HANG_MS));
-    hf_fleet *fleet = survey_answered(reporter, HF_WANT_TIMES, NULL);
-    const hf_fleet_times *waited = times_of(teller_in(reporter, fleet), WAITED);
-    const hf_fleet_times *held = times_of(teller_in(reporter, fleet), "held");
+    hf_fleet *fleet = survey_answered(reporter, HF_WANT_HISTOGRAMS, NULL);
+    const hf_fleet_name_stats *waited = times_of(teller_in(reporter, fleet), WAITED);
+    const hf_fleet_name_stats *held = times_of(teller_in(reporter, fleet), "held");
     assert_non_null(waited);
     assert_non_null(held);
     assert_int_equal(waited->name_len, strlen(WAITED));
@@ -167,7 +167,7 @@ CASE_IN(times_are_reported_by_name, struct reporter, reporter, reporter_begin, r
     assert_int_not_equal(held->begun, waited->begun);
     hf_fleet_free(fleet);
 
-    fleet = survey_answered(reporter, HF_WANT_TIMES, "wait*");
+    fleet = survey_answered(reporter, HF_WANT_HISTOGRAMS, "wait*");
     assert_int_equal(teller_in(reporter, fleet)->names_len, 1);
     assert_non_null(times_of(teller_in(reporter, fleet), WAITED));
     hf_fleet_free(fleet);
@@ -182,9 +182,9 @@ CASE_IN(free_locks_are_reported, struct reporter, reporter, reporter_begin, repo
     assert_int_equal(hf_lock_release(lock), HF_OK);
     hf_lock_free(lock);
     assert_true(wait_until(is_ready, reporter, HANG_MS));
-    hf_fleet *fleet = survey_answered(reporter, HF_WANT_TIMES, NULL);
+    hf_fleet *fleet = survey_answered(reporter, HF_WANT_HISTOGRAMS, NULL);
     assert_int_equal(fleet->locks_len, 2);
-    const hf_fleet_times *times = times_of(teller_in(reporter, fleet), odd);
+    const hf_fleet_name_stats *times = times_of(teller_in(reporter, fleet), odd);
     assert_non_null(times);
     assert_int_equal(times->hold.count, 1);
     hf_fleet_free(fleet);
@@ -250,7 +250,7 @@ CASE_IN(times_come_last_and_are_cut, struct reporter, reporter, reporter_begin, 
     assert_non_null(strstr(text->str, "\"names_left_out\":"));
     assert_int_equal(text->str[text->len - 1], '}');
     freeReplyObject(message);
-    hf_fleet *fleet = survey_answered(reporter, HF_WANT_TIMES, NULL);
+    hf_fleet *fleet = survey_answered(reporter, HF_WANT_HISTOGRAMS, NULL);
     assert_int_equal(teller_in(reporter, fleet)->names_len, 42);
     assert_int_equal(teller_in(reporter, fleet)->names_left_out, 0);
     hf_fleet_free(fleet);

@@ -204,9 +204,9 @@ WORLD_CASE(members_of_a_lock_of_several_are_counted) {
     hf_client *client = open_fresh(w, NULL), *other = open_fresh(w, NULL);
     assert_int_equal(hf_lock_new(client, "one", &members[0]), HF_OK);
     assert_int_equal(hf_lock_new(other, "two", &members[1]), HF_OK);
-    assert_int_equal(hf_lock_new_all(members, 2, &both), HF_OK);
+    assert_int_equal(hf_lock_new_multi(members, 2, &both), HF_OK);
     acquire_and_release(both);
-    assert_int_equal(hf_lock_new_all(&both, 1, &outer), HF_OK); /* which copies its members */
+    assert_int_equal(hf_lock_new_multi(&both, 1, &outer), HF_OK); /* which copies its members */
     acquire_and_release(outer);
     hf_lock_free(outer);
     acquire_and_release(both);
@@ -238,7 +238,7 @@ WORLD_CASE(values_count_for_their_group) {
 
 WORLD_CASE(no_more_than_there_may_be) {
     hf_options options = world_options();
-    options.timed_names = 3;
+    options.histogram_names = 3;
     hf_client *client = open_fresh(w, &options);
     for (int i = 0; i < 50; i++) {
         char name[16];
@@ -259,20 +259,20 @@ CASE(none_if_none_are_wanted) {
     char url[512];
     hf_client *client;
     hf_options options = world_options();
-    options.timed_names = 0;
+    options.histogram_names = 0;
     world_begin(&w, &options);
     use_once(w.client, "a");
     expect_counts(w.client, "a", -1, -1);
-    snprintf(url, sizeof url, "%s?timed_names=1", server_url(w.server));
+    snprintf(url, sizeof url, "%s?histogram_names=1", server_url(w.server));
     assert_int_equal(hf_open(url, &options, &client), HF_OK);
     use_once(client, "a");
     use_once(client, "b");
     expect_counts(client, "a", 1, 1);
     expect_counts(client, "b", -1, -1);
     assert_int_equal(hf_close(client), HF_OK);
-    options.timed_names = -1;
+    options.histogram_names = -1;
     assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_EINVAL);
-    options.timed_names = 10001;
+    options.histogram_names = 10001;
     assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_EINVAL);
     world_end(&w);
 }
@@ -282,7 +282,7 @@ WORLD_CASE(only_acquired_names_take_room) {
     enum { IDLE = 20 };
     hf_lock *idle[IDLE];
     hf_options options = world_options();
-    options.timed_names = 1;
+    options.histogram_names = 1;
     hf_client *client = open_fresh(w, &options);
     for (int i = 0; i < IDLE; i++) {
         char name[16];
@@ -301,7 +301,7 @@ CASE(many_names_cost_no_memory) {
     struct memory memory = {0};
     hf_options options = world_options();
     options.allocator = memory_allocator(&memory);
-    options.timed_names = 16;
+    options.histogram_names = 16;
     world_begin(&w, &options);
     long before = 0;
     for (int i = 0; i < 2000; i++) {
@@ -367,7 +367,7 @@ WORLD_CASE(a_handle_may_be_freed_after_its_client) {
         assert_int_equal(hf_lock_new(client, i == 0 ? "a" : "b", &locks[i]), HF_OK);
         acquire_and_release(locks[i]);
     }
-    assert_int_equal(hf_lock_new_all(locks, 2, &both), HF_OK);
+    assert_int_equal(hf_lock_new_multi(locks, 2, &both), HF_OK);
     acquire_and_release(both);
     assert_int_equal(hf_lock_acquire(locks[0]), HF_OK); /* and held when it closes */
     assert_int_equal(hf_close(client), HF_OK);

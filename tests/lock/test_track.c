@@ -8,7 +8,7 @@
 #include "lock/group.h"
 #include "support/case.h"
 #include "support/new_lock.h"
-#include "support/news_log.h"
+#include "support/notification_log.h"
 
 #include <stdio.h>
 
@@ -401,17 +401,18 @@ TRACK_CASE(S57_a_listener_is_notified_of_a_change) {
     struct subscriber subscriber = subscriber_new(w->rival, WORLD_NAME);
     look(w->rival_lock, HF_FOUND_FREE);
     assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
-    assert_true(news_log_wait(subscriber.news_log, HF_NEWS_CHANGED, 1, HANG_MS));
-    assert_string_equal(news_log_last(subscriber.news_log, HF_NEWS_CHANGED).name, WORLD_NAME);
+    assert_true(notification_log_wait(subscriber.notification_log, HF_NOTIFY_CHANGED, 1, HANG_MS));
+    assert_string_equal(notification_log_last(subscriber.notification_log, HF_NOTIFY_CHANGED).name,
+                        WORLD_NAME);
     assert_int_equal(hf_lock_extend(w->lock, LONG_MS), HF_OK);
     look(w->rival_lock, HF_FOUND_PLAIN);
     by_del(w);
-    assert_true(news_log_wait(subscriber.news_log, HF_NEWS_CHANGED, 2, HANG_MS));
+    assert_true(notification_log_wait(subscriber.notification_log, HF_NOTIFY_CHANGED, 2, HANG_MS));
     by_overwriting(w);
     look(w->rival_lock, HF_FOUND_OTHER);
     by_flush(w);
-    assert_true(news_log_wait(subscriber.news_log, HF_NEWS_CHANGED, 3, HANG_MS));
-    assert_int_equal(news_log_count(subscriber.news_log, HF_NEWS_CHANGED), 3);
+    assert_true(notification_log_wait(subscriber.notification_log, HF_NOTIFY_CHANGED, 3, HANG_MS));
+    assert_int_equal(notification_log_count(subscriber.notification_log, HF_NOTIFY_CHANGED), 3);
     subscriber_free(&subscriber);
 }
 
@@ -422,7 +423,7 @@ TRACK_CASE(S57_nobody_else_is) {
     look(w->rival_lock, HF_FOUND_FREE);
     assert_int_equal(monitor_count(monitor, "CACHING"), 0);
     cmd_ok(w->server, "HSET " WORLD_NAME " somebody:1 1");
-    assert_int_equal(news_log_count(subscriber.news_log, HF_NEWS_CHANGED), 0);
+    assert_int_equal(notification_log_count(subscriber.notification_log, HF_NOTIFY_CHANGED), 0);
     monitor_stop(monitor);
     subscriber_free(&subscriber);
 }

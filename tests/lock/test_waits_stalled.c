@@ -39,7 +39,7 @@ static void begin_patient(struct world *w, struct log_lines *log, int64_t connec
     hf_options options = HF_OPTIONS_INIT;
     options.cmd_timeout_ms = CMD_MS;
     options.connect_timeout_ms = connect_ms;
-    options.ping_ms = 200;
+    options.ping_interval_ms = 200;
     if (log != NULL) {
         memset(log, 0, sizeof *log);
         pthread_mutex_init(&log->mutex, NULL);
@@ -169,12 +169,12 @@ CASE(a_server_that_refuses_is_given_up) {
         if (strstr(log.text, "refuses commands") == NULL ||
             strstr(log.text, refusals[i].word) == NULL)
             fail_msg("%s", log.text);
-        assert_int_equal(hf_lock_acquire_for(w.lock, HF_FOREVER), HF_EREFUSED);
+        assert_int_equal(hf_lock_acquire_for(w.lock, HF_FOREVER), HF_EUNAVAILABLE);
         if (strstr(hf_last_error()->text, refusals[i].word) == NULL)
             fail_msg("%s: %s", refusals[i].word, hf_last_error()->text);
         assert_true(now_ms() - start_ms >= CONNECT_MS);
-        assert_int_equal(world_join(&waiter), HF_EREFUSED);
-        assert_int_equal(world_join(&second), HF_EREFUSED);
+        assert_int_equal(world_join(&waiter), HF_EUNAVAILABLE);
+        assert_int_equal(world_join(&second), HF_EUNAVAILABLE);
         assert_true(now_ms() - start_ms < 3 * CONNECT_MS + SLACK_MS);
         assert_int_equal(log.lines, 1);
         refuse(&w, i, false);
@@ -195,7 +195,7 @@ CASE(a_refusal_is_reported_once_beside_queries) {
     world_call_acquire(&waiter, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
     assert_true(wait_until(has_lines, &log, HANG_MS));
     assert_int_equal(hf_lock_is_locked(w.lock, &locked), HF_OK);
-    assert_int_equal(world_join(&waiter), HF_EREFUSED);
+    assert_int_equal(world_join(&waiter), HF_EUNAVAILABLE);
     assert_int_equal(log.lines, 1);
     refuse(&w, 1, false);
     end(&w);
@@ -207,8 +207,8 @@ CASE_IN(refused_while_queued, struct world, w, begin, end, NULL) {
     refuse(w, 0, true);
     world_call_acquire(&first, w->lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
     assert_true(proxy_wait_seen(w->proxy, WORLD_ACQUIRE, 3, HANG_MS));
-    assert_int_equal(hf_lock_acquire_for(w->lock, 200), HF_EREFUSED);
-    assert_int_equal(world_join(&first), HF_EREFUSED);
+    assert_int_equal(hf_lock_acquire_for(w->lock, 200), HF_EUNAVAILABLE);
+    assert_int_equal(world_join(&first), HF_EUNAVAILABLE);
     refuse(w, 0, false);
 }
 
@@ -220,7 +220,7 @@ CASE_IN(refused_and_then_unanswered, struct world, w, begin, end, NULL) {
     assert_true(proxy_wait_seen(w->proxy, WORLD_ACQUIRE, 3, HANG_MS));
     for (int i = 0; i < 100; i++)
         proxy_drop_replies_after(w->proxy, WORLD_ACQUIRE);
-    assert_int_equal(world_join(&first), HF_EREFUSED);
+    assert_int_equal(world_join(&first), HF_EUNAVAILABLE);
     assert_true(proxy_fired(w->proxy) > 0);
     proxy_heal(w->proxy);
     refuse(w, 0, false);
@@ -260,12 +260,12 @@ static void close_soon_after(bool stood) {
         world_call_acquire(&waiter, fair, world_wait_for(HF_FOREVER, HF_WATCHDOG));
         assert_true(WAIT_FOR(cmd_int(server, "LLEN redisson_lock_queue:{fair}") != 0, HANG_MS));
         cmd_ok(server, "REPLICAOF 127.0.0.1 1");
-        assert_int_equal(hf_lock_release(held), HF_EREFUSED);
-        assert_int_equal(world_join(&waiter), HF_EREFUSED);
+        assert_int_equal(hf_lock_release(held), HF_EUNAVAILABLE);
+        assert_int_equal(world_join(&waiter), HF_EUNAVAILABLE);
     } else {
         cmd_ok(server, "REPLICAOF 127.0.0.1 1");
-        assert_int_equal(hf_lock_try(fair), HF_EREFUSED);
-        assert_int_equal(hf_lock_acquire_for(fair, 50), HF_EREFUSED);
+        assert_int_equal(hf_lock_try(fair), HF_EUNAVAILABLE);
+        assert_int_equal(hf_lock_acquire_for(fair, 50), HF_EUNAVAILABLE);
     }
     int64_t start_ms = now_ms();
     assert_int_equal(hf_close(client), HF_OK);

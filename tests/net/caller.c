@@ -62,7 +62,7 @@ void raw_begin_at(struct raw *raw, const char *socket) {
         .protocol = &hfi_resp,
         .login = &raw->login,
         .cmd_timeout_ms = 20000,
-        .ping_ms = 60000,
+        .ping_interval_ms = 60000,
     };
     assert_int_equal(hfi_addr_unix(socket, &raw->host.address), HF_OK);
     raw->conn = hfi_conn_new(&raw->target, HFI_DRIVER_CALLERS, NULL, NULL, NULL);

@@ -83,7 +83,7 @@ static void *run_acquire(void *arg) {
 void scene_acquire(struct scene_call *call, hf_lock *lock, int64_t wait_ms, hf_cancel *cancel) {
     memset(call, 0, sizeof *call);
     call->lock = lock;
-    call->options = (hf_acquire_options)HF_ACQUIRE_INIT;
+    call->options = (hf_acquire_options)HF_ACQUIRE_OPTIONS_INIT;
     call->options.wait_ms = wait_ms;
     call->options.owner = hf_owner_new();
     call->options.cancel = cancel;

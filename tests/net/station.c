@@ -61,7 +61,7 @@ void station_wait_for(atomic_int *value, int at_least) {
     assert_true(wait_until(has_reached, &expected, HANG_MS));
 }
 
-void station_begin_with(struct station *station, int64_t cmd_timeout_ms, int64_t ping_ms) {
+void station_begin_with(struct station *station, int64_t cmd_timeout_ms, int64_t ping_interval_ms) {
     hf_error error = {.code = HF_OK};
     memset(station, 0, sizeof *station);
     pthread_mutex_init(&station->mtx, NULL);
@@ -78,7 +78,7 @@ void station_begin_with(struct station *station, int64_t cmd_timeout_ms, int64_t
         .protocol = &hfi_resp,
         .login = &station->login,
         .cmd_timeout_ms = cmd_timeout_ms,
-        .ping_ms = ping_ms,
+        .ping_interval_ms = ping_interval_ms,
     };
     assert_int_equal(hfi_addr_unix(proxy_socket(station->proxy), &station->host.address), HF_OK);
     station->conn =

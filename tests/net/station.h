@@ -37,7 +37,7 @@ struct station {
 };
 
 void station_begin(struct station *station); /* until it is subscribed */
-void station_begin_with(struct station *station, int64_t cmd_timeout_ms, int64_t ping_ms);
+void station_begin_with(struct station *station, int64_t cmd_timeout_ms, int64_t ping_interval_ms);
 void station_end(struct station *station);
 #define STATION_CASE(name) CASE_IN(name, struct station, station, station_begin, station_end)
 void station_publish(int number);

@@ -95,7 +95,7 @@ static void run(struct crew *crew, size_t threads, size_t wanted) {
 
 static void begin(struct crew *crew) {
     hf_options options = scene_options();
-    options.ping_ms = 60 * 60 * 1000; /* whatever is used is used by a caller */
+    options.ping_interval_ms = 60 * 60 * 1000; /* whatever is used is used by a caller */
     *crew = (struct crew){.client = scene_open(server_url(scene_server()), &options)};
 }
 

@@ -54,7 +54,7 @@ static enum outcome send_undisturbed(struct raw *raw) {
     return join_caller(&caller);
 }
 
-static void sleep_at_once(struct raw *raw) {
+static void no_busy_poll(struct raw *raw) {
     raw->target.sleeps_at_once = true; /* while nobody calls */
 }
 
@@ -68,7 +68,7 @@ static bool is_polling(void *arg) {
 /* ---- Alone ---- */
 
 RAW_CASE(it_waits_in_recv) {
-    sleep_at_once(raw);
+    no_busy_poll(raw);
     watch(raw);
     assert_int_equal(send_undisturbed(raw), ANSWERED);
     assert_int_equal(atomic_load(&waits), 1);
@@ -141,7 +141,7 @@ static void is_stuck(enum when when) {
     struct raw raw;
     struct caller driver, follower;
     raw_begin(&raw);
-    sleep_at_once(&raw);
+    no_busy_poll(&raw);
     size_t fds = scene_fds();
     watch(&raw);
     atomic_store(&catch_next, when);

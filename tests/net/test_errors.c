@@ -183,10 +183,10 @@ CASE(U40_U41_U42_refusals_are_waited_out) {
         struct scene_call call;
         begin(&fixture);
         trouble->on(&fixture);
-        assert_int_equal(hf_lock_try(fixture.lock), HF_EREFUSED);
+        assert_int_equal(hf_lock_try(fixture.lock), HF_EUNAVAILABLE);
         assert_words(trouble->word);
         int64_t start_ms = now_ms();
-        assert_int_equal(hf_lock_acquire_for(fixture.lock, 400), HF_EREFUSED);
+        assert_int_equal(hf_lock_acquire_for(fixture.lock, 400), HF_EUNAVAILABLE);
         assert_true(now_ms() - start_ms >= 400);
         scene_acquire(&call, fixture.lock, HF_FOREVER, NULL);
         assert_true(HOLDS_FOR(!atomic_load(&call.done), 100));
@@ -225,12 +225,12 @@ static bool is_free(void *arg) {
 CASE(U40_a_refused_release_is_made_up_for) {
     FOR_EACH_TROUBLE(trouble) {
         struct fixture fixture;
-        hf_acquire_options options = HF_ACQUIRE_INIT;
+        hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
         options.lease_ms = 10 * HANG_MS;
         begin(&fixture);
         assert_int_equal(hf_lock_acquire_with(fixture.lock, &options, NULL), HF_OK);
         trouble->on(&fixture);
-        assert_int_equal(hf_lock_release(fixture.lock), HF_EREFUSED);
+        assert_int_equal(hf_lock_release(fixture.lock), HF_EUNAVAILABLE);
         assert_words(trouble->word);
         trouble->off(&fixture);
         assert_true(wait_until(is_free, fixture.server, HANG_MS));
@@ -278,7 +278,7 @@ CASE(BUSY_is_waited_out) {
     redisContext *context = server_connect(fixture.server);
     pthread_create(&thread, NULL, run_busy_script, context);
     assert_true(wait_until(is_busy, fixture.server, HANG_MS));
-    assert_int_equal(hf_lock_try(fixture.lock), HF_EREFUSED);
+    assert_int_equal(hf_lock_try(fixture.lock), HF_EUNAVAILABLE);
     assert_words("BUSY");
     scene_acquire(&call, fixture.lock, HF_FOREVER, NULL);
     wait_renewals(&fixture, 0, 1);
@@ -314,7 +314,7 @@ CASE(U32_LOADING_is_waited_out) {
     for (int i = 0; i < 100; i++)
         proxy_answer_instead(proxy, "app:lock", loading, sizeof loading - 1);
     int64_t start_ms = now_ms();
-    assert_int_equal(hf_lock_try(lock), HF_EREFUSED);
+    assert_int_equal(hf_lock_try(lock), HF_EUNAVAILABLE);
     assert_true(now_ms() - start_ms >= EXCHANGE_MS);
     assert_words("LOADING");
     assert_int_equal(scene_stats(client).contended, 0);

@@ -56,7 +56,7 @@ static void world_begin(struct world *world, const char *const *paths, size_t le
                                       .protocol = &hfi_resp,
                                       .login = &raw->login,
                                       .cmd_timeout_ms = cmd_timeout_ms,
-                                      .ping_ms = 60000};
+                                      .ping_interval_ms = 60000};
     raw->conn = hfi_conn_new(&raw->target, HFI_DRIVER_CALLERS, NULL, NULL, NULL);
     assert_non_null(raw->conn);
     assert_int_equal(hfi_keeper_start(raw->keeper, &error), HF_OK);

@@ -245,7 +245,7 @@ CASE(T07_loss_callbacks_may_not_wait) {
     struct inside inside = {.client = scene_open(server_url(scene_server()), NULL)};
     inside.lock = scene_lock(inside.client, "inside");
     assert_int_equal(hf_lock_on_lost(inside.lock, lost_inside, &inside), HF_OK);
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.lease_ms = 1500; /* it is held when the call returns */
     assert_int_equal(hf_lock_acquire_with(inside.lock, &options, NULL), HF_OK);
     assert_true(WAIT_FOR(atomic_load(&inside.done), HANG_MS));
@@ -311,7 +311,7 @@ CASE(U53_fork_while_holding) {
     assert_int_equal(monitor_count(monitor, ""), 0);
     struct family family = {.fds_before = scene_fds()};
     hf_options options = scene_options();
-    options.ping_ms = 10 * HANG_MS; /* an idle client sends nothing */
+    options.ping_interval_ms = 10 * HANG_MS; /* an idle client sends nothing */
     family.client = scene_open(server_url(server), &options);
     family.lock = scene_lock(family.client, "family");
     family.free_lock = scene_lock(family.client, "family, free");

@@ -57,7 +57,7 @@ static void on_push(void *arg, const void *message) {
 }
 
 static void talk_begin(struct talk *talk, hfi_push_fn push, int64_t cmd_timeout_ms,
-                       int64_t ping_ms) {
+                       int64_t ping_interval_ms) {
     static char hello[] = "hello";
     hf_error error = {.code = HF_OK};
     memset(talk, 0, sizeof *talk);
@@ -72,7 +72,7 @@ static void talk_begin(struct talk *talk, hfi_push_fn push, int64_t cmd_timeout_
                                        .protocol = &echo_protocol,
                                        .login = hello,
                                        .cmd_timeout_ms = cmd_timeout_ms,
-                                       .ping_ms = ping_ms};
+                                       .ping_interval_ms = ping_interval_ms};
     assert_int_equal(hfi_addr_unix(echo_socket(talk->server), &talk->host.address), HF_OK);
     talk->conn = hfi_conn_new(&talk->target, HFI_DRIVER_CALLERS, push, on_state, talk);
     assert_non_null(talk->conn);

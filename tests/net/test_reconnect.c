@@ -185,7 +185,7 @@ PAIR_CASE_WITH(killed_under_load, scene_options(), options.cmd_timeout_ms = HANG
 
 static hf_options pinging_options(void) {
     hf_options options = scene_options();
-    options.ping_ms = PING_MS;
+    options.ping_interval_ms = PING_MS;
     options.cmd_timeout_ms = SILENT_MS;
     return options;
 }
@@ -222,7 +222,7 @@ PAIR_CASE_WITH(U35_half_open_command_connection_while_idle, pinging_options()) {
     assert_true(now_ms() - start_ms < 10 * (PING_MS + SILENT_MS));
     assert_int_equal(hf_lock_try(pair->lock), HF_OK);
     assert_int_equal(hf_lock_release(pair->lock), HF_OK);
-    assert_int_equal(scene_stats(pair->client).unknowns, 0);
+    assert_int_equal(scene_stats(pair->client).in_doubt, 0);
 }
 
 static bool only_the_second_is_open(void *arg) {
@@ -234,7 +234,7 @@ static bool only_the_second_is_open(void *arg) {
 CASE(half_open_found_after_the_only_caller_left) {
     hf_options options = scene_options();
     options.cmd_timeout_ms = 2500; /* what comes before the silence is answered within it */
-    options.ping_ms = 3600000;
+    options.ping_interval_ms = 3600000;
     struct pair pair;
     struct scene_call call;
     hf_cancel *cancel;
@@ -254,7 +254,7 @@ CASE(half_open_found_after_the_only_caller_left) {
     assert_int_equal(hf_lock_acquire_for(pair.lock, HANG_MS),
                      HF_OK); /* perhaps before it was given back */
     assert_int_equal(hf_lock_release(pair.lock), HF_OK);
-    assert_int_equal(scene_stats(pair.client).unknowns, 1); /* the one that was cancelled */
+    assert_int_equal(scene_stats(pair.client).in_doubt, 1); /* the one that was cancelled */
     hf_cancel_free(cancel);
     end(&pair);
 }

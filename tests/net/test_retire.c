@@ -25,7 +25,7 @@ static void begin(struct raw *raw, struct hfi_host *host) {
                                       .protocol = &hfi_resp,
                                       .login = &raw->login,
                                       .cmd_timeout_ms = 20000,
-                                      .ping_ms = 60000};
+                                      .ping_interval_ms = 60000};
     raw->conn = hfi_conn_new(&raw->target, HFI_DRIVER_CALLERS, NULL, NULL, NULL);
     assert_non_null(raw->conn);
     assert_int_equal(hfi_keeper_start(raw->keeper, &error), HF_OK);

@@ -168,7 +168,7 @@ CASE(goodbye_while_idle) {
     scene_stay_idle(IDLE_MS);
     assert_works(&talk);
     assert_int_equal(front_connections(talk.front), before + 2);
-    assert_int_equal(scene_stats(talk.client).unknowns, 0);
+    assert_int_equal(scene_stats(talk.client).in_doubt, 0);
     stop(&talk);
 }
 
@@ -184,7 +184,7 @@ CASE(end_behind_talk) {
         front_cut(talk.front);
         assert_int_equal(hf_sem_release(semaphore, 1), HF_OK);
     }
-    assert_int_equal(scene_stats(talk.client).unknowns, 0);
+    assert_int_equal(scene_stats(talk.client).in_doubt, 0);
     hf_sem_free(semaphore);
     stop(&talk);
 }

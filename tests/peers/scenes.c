@@ -86,7 +86,7 @@ static void it_waits_for_us(const struct peer *peer) {
 static void we_wait_for_it(const struct peer *peer) {
     enum { OWNER = 77 };
     struct pair pair;
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_op *waiting;
     pair_begin(&pair, peer);
     it_says("ok", "try long");

@@ -142,7 +142,7 @@ CASE(S71_each_keeps_the_other_out) {
 
 static void play_waits(struct both *both) {
     enum { OWNER = 77 };
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_op *waiting;
     options.owner = OWNER;
     open_at_peer(both, "h", LONG_MS);

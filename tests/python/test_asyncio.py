@@ -165,25 +165,25 @@ def test_what_others_see(url):
         async with holdfast.asyncio.Client(url) as client, holdfast.asyncio.Client(url) as other:
             listener = client.listen("x")
             breaks = client.listen_breaks()
-            assert (await listener.get()).kind is holdfast.NewsKind.LISTENING
-            assert (await breaks.get()).kind is holdfast.NewsKind.LISTENING
+            assert (await listener.get()).kind is holdfast.NotificationKind.LISTENING
+            assert (await breaks.get()).kind is holdfast.NotificationKind.LISTENING
             async with other.lock("x") as lock:
                 found = await client.survey("x")
                 assert found["locks"][0]["name"] == "x"
                 assert lock.handle in str(await lock.inspect())
-            assert (await listener.get()).kind is holdfast.NewsKind.RELEASED
-            assert "info.redis_version" in await client.lock("unused").facts()
+            assert (await listener.get()).kind is holdfast.NotificationKind.RELEASED
+            assert "info.redis_version" in await client.lock("unused").server_info()
             await other.lock("y").acquire()
             assert await client.lock("y").break_lock()
             assert (await breaks.get()).name == b"y"
             listener.close()
-            assert [news async for news in listener] == []
+            assert [notification async for notification in listener] == []
             heard = []
             with client.listen("z", heard.append), client.listen_breaks(heard.append):
                 await until(lambda: len(heard) == 2)
                 await other.lock("z").acquire()
                 assert await client.lock("z").break_lock()
-                await until(lambda: [n.kind for n in heard].count(holdfast.NewsKind.BROKEN) == 2)
+                await until(lambda: [n.kind for n in heard].count(holdfast.NotificationKind.BROKEN) == 2)
             assert client.stats()["acquired"] == 0
             assert client.id in client.metrics()
 

@@ -373,7 +373,7 @@ def test_every_option_arrives(server):
         failover_timeout=50,
         watchdog=200,
         max_hold=1000,
-        ping=5,
+        ping_interval=5,
         fair_wait=100,
         restart_guard=-1,
         report_after=-1,
@@ -381,10 +381,10 @@ def test_every_option_arrives(server):
         ack_disk=False,
         ack_timeout=0.5,
         label="a test",
-        timed_names=3,
+        histogram_names=3,
         clock_drift_ppm=5000,
         tls_insecure=False,
-        sleep_at_once=True,
+        no_busy_poll=True,
         tracking=True,
     ) as client:
         with client.lock("x") as lock:
@@ -454,11 +454,11 @@ def test_close_ends_the_waits_of_busy_threads(server):
 
 def test_listening(client, other):
     with client.listen("x") as listener:
-        assert listener.get(HANG_S).kind is holdfast.NewsKind.LISTENING
+        assert listener.get(HANG_S).kind is holdfast.NotificationKind.LISTENING
         with other.lock("x"):
             pass
-        news = listener.get(HANG_S)
-        assert (news.kind, news.name) == (holdfast.NewsKind.RELEASED, b"x")
+        notification = listener.get(HANG_S)
+        assert (notification.kind, notification.name) == (holdfast.NotificationKind.RELEASED, b"x")
     assert [n for n in listener if n is not None] == []
 
 
@@ -469,8 +469,8 @@ def test_listening_with_a_callback_and_to_breaks(client, other):
         other.lock("x").acquire()
         assert client.lock("x").break_lock()
         assert not client.lock("x").break_lock()
-        wait_until(lambda: len(heard) > 1, "the news of the break")
-    assert heard[1].kind is holdfast.NewsKind.BROKEN
+        wait_until(lambda: len(heard) > 1, "the notification of the break")
+    assert heard[1].kind is holdfast.NotificationKind.BROKEN
 
 
 def test_survey_and_inspection(client, other):
@@ -479,7 +479,7 @@ def test_survey_and_inspection(client, other):
         assert found["locks"][0]["name"] == "x"
         info = client.lock("x").inspect()
         assert lock.handle in str(info)
-    assert "info.redis_version" in client.lock("unused").facts()
+    assert "info.redis_version" in client.lock("unused").server_info()
 
 
 def test_dropped_news_are_reported(client, server, monkeypatch, caplog):

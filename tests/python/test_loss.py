@@ -124,7 +124,7 @@ def test_callback_that_raises_is_logged(server, caplog):
 
 
 def test_renewals_do_not_need_the_gil(server):
-    """Nor do the log and news: a call that keeps the GIL for two leases loses nothing."""
+    """Nor do the log and notification: a call that keeps the GIL for two leases loses nothing."""
     program = """
         import sys, time, redis
         r = redis.Redis(unix_socket_path=sys.argv[1])
@@ -142,7 +142,7 @@ def test_renewals_do_not_need_the_gil(server):
     )
     events = []
     with holdfast.Client(server.url, watchdog=WATCHDOG) as client, client.listen("x") as listener:
-        assert listener.get(HANG_S).kind is holdfast.NewsKind.LISTENING
+        assert listener.get(HANG_S).kind is holdfast.NotificationKind.LISTENING
         with client.lock("y", on_lost=events.append) as lock:
             publisher.stdin.write("go")
             publisher.stdin.flush()

@@ -65,7 +65,7 @@ bool acks_wait_failures(hf_client *client, uint64_t at_least) {
 }
 
 hf_op *acks_acquire_start(hf_lock *lock, int64_t wait_ms) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_op *op;
     options.wait_ms = wait_ms;
     assert_int_equal(hf_lock_acquire_start(lock, &options, NULL, NULL, &op), HF_OK);

@@ -61,7 +61,7 @@ struct switches {
 
 static bool has_switched(void *arg) {
     const struct switches *switches = arg;
-    return scene_stats(switches->client).switches >= switches->at_least;
+    return scene_stats(switches->client).failovers >= switches->at_least;
 }
 
 bool scene_wait_switches(hf_client *client, uint64_t at_least) {
@@ -93,7 +93,7 @@ any_kind scene_rival_of(any_kind kind) {
 }
 
 void scene_acquire(hf_lock *lock, int64_t lease_ms, hf_result *result) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.lease_ms = lease_ms;
     assert_int_equal(hf_lock_acquire_with(lock, &options, result), HF_OK);
 }

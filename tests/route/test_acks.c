@@ -19,7 +19,7 @@ CASE(off_sends_no_wait) {
     hf_client *client = acks_begin("watchdog_ms=300000");
     struct monitor *monitor = monitor_start(trio_primary(acks_trio));
     hf_lock *lock = acks_lock(client, HF_PLAIN, "off");
-    hf_acquire_options off = HF_ACQUIRE_INIT;
+    hf_acquire_options off = HF_ACQUIRE_OPTIONS_INIT;
     hf_result result = HF_RESULT_INIT;
     off.acks = HF_ACKS_OFF;
     for (int i = 0; i < 3; i++)
@@ -120,7 +120,7 @@ CASE(a_nested_one_is_undone_alone) {
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         hf_client *client = acks_begin("acks=2" BRIEF);
         hf_lock *lock = acks_lock(client, kinds[i], "nested");
-        hf_acquire_options options = HF_ACQUIRE_INIT;
+        hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
         options.acks = HF_ACKS_OFF;
         int64_t count;
         assert_int_equal(hf_lock_acquire_with(lock, &options, NULL), HF_OK);
@@ -180,7 +180,7 @@ CASE(a_server_that_wants_replicas) {
     hf_client *client = acks_begin("acks=1" PATIENT);
     hf_lock *lock = acks_lock(client, HF_PLAIN, "wanted");
     cmd_ok(trio_primary(acks_trio), "CONFIG SET min-replicas-to-write 3");
-    assert_int_equal(hf_lock_try(lock), HF_EREFUSED);
+    assert_int_equal(hf_lock_try(lock), HF_EUNAVAILABLE);
     assert_non_null(strstr(hf_last_error()->text, "NOREPLICAS"));
     cmd_ok(trio_primary(acks_trio), "CONFIG SET min-replicas-to-write 2");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
@@ -195,7 +195,7 @@ CASE(a_server_that_wants_replicas) {
 CASE(a_call_can_ask_for_more) {
     hf_client *client = acks_begin("acks=1" PATIENT);
     hf_lock *lock = acks_lock(client, HF_PLAIN, "call");
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_result result = HF_RESULT_INIT;
     options.acks = 2;
     assert_int_equal(hf_lock_acquire_with(lock, &options, &result), HF_OK);
@@ -333,7 +333,7 @@ CASE(senseless_options_are_refused) {
     refuse("redis://a?acks=1 redis://b redis://c", HF_EINVAL, "acks cannot be used with a quorum");
     hf_client *client;
     hf_lock *lock;
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.acks = 1;
     assert_int_equal(
         hf_open("redis://127.0.0.1:1 redis://127.0.0.2:1 redis://127.0.0.3:1", NULL, &client),

@@ -40,7 +40,7 @@ CASE(a_deadline_is_not_moved_without_them) {
     hf_client *client = acks_begin("acks=1&watchdog_ms=9000&cmd_timeout_ms=30000");
     hf_lock *lock = acks_lock(client, HF_PLAIN, "deadline");
     hf_lock *alone = acks_lock(client, HF_PLAIN, "alone");
-    hf_acquire_options off = HF_ACQUIRE_INIT;
+    hf_acquire_options off = HF_ACQUIRE_OPTIONS_INIT;
     off.acks = HF_ACKS_OFF;
     assert_int_equal(hf_lock_on_lost(lock, on_event, &notified), HF_OK);
     assert_int_equal(hf_lock_on_lost(alone, on_event, &none), HF_OK);

@@ -52,7 +52,7 @@ SCENE_CASE_WITH(U88_a_confirmed_hold_survives_a_failover, options_with(2)) {
     struct scene_events events = {0};
     hf_lock *lock = scene_lock(s->client, HF_PLAIN, "confirmed");
     hf_lock *rival = scene_lock(s->rival, HF_PLAIN, "confirmed");
-    hf_acquire_options one = HF_ACQUIRE_INIT;
+    hf_acquire_options one = HF_ACQUIRE_OPTIONS_INIT;
     assert_int_equal(hf_lock_on_lost(lock, scene_on_event, &events), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     scene_kill_primary(s);

@@ -30,7 +30,7 @@ RING_CASE(every_kind_of_lock_everywhere) {
             hf_lock_free(rival);
         }
     assert_int_equal(scene_stats(r->client).redirects, 0);
-    assert_int_equal(scene_stats(r->client).switches, 0);
+    assert_int_equal(scene_stats(r->client).failovers, 0);
 }
 
 /* Each shard has its own, and the map says how many are up. */

@@ -122,7 +122,7 @@ static void sent_in_a_circle(const char *word) {
     begin_with(&s, BRIEF_MS);
     pretender_sends(s.one, PRETENDER_ALWAYS, word, pretender_port(s.other));
     pretender_sends(s.other, PRETENDER_ALWAYS, word, pretender_port(s.one));
-    assert_int_equal(hf_lock_acquire_for(s.lock, BRIEF_MS), HF_EREFUSED);
+    assert_int_equal(hf_lock_acquire_for(s.lock, BRIEF_MS), HF_EUNAVAILABLE);
     assert_true(pretender_scripts(s.one) + pretender_scripts(s.other) < 150);
     end(&s);
 }
@@ -137,7 +137,7 @@ CASE(sent_in_a_circle_by_ask) {
 
 CASE_IN(sent_to_itself, struct stage, s, begin_with, end, BRIEF_MS) {
     pretender_sends(s->one, PRETENDER_ALWAYS, "MOVED", pretender_port(s->one));
-    assert_int_equal(hf_lock_acquire_for(s->lock, BRIEF_MS), HF_EREFUSED);
+    assert_int_equal(hf_lock_acquire_for(s->lock, BRIEF_MS), HF_EUNAVAILABLE);
     assert_true(pretender_scripts(s->one) < 150);
 }
 
@@ -147,7 +147,7 @@ static void sent_to_nobody(const char *word) {
     begin_with(&s, BRIEF_MS);
     pretender_sends(s.one, PRETENDER_ALWAYS, word, dead_port(&s));
     int err = hf_lock_acquire_for(s.lock, BRIEF_MS);
-    assert_true(err == HF_EREFUSED || err == HF_EUNREACH);
+    assert_true(err == HF_EUNAVAILABLE || err == HF_EUNREACH);
     pretender_says(s.one, 0, "");
     assert_int_equal(hf_lock_acquire_for(s.lock, HANG_MS), HF_OK);
     end(&s);
@@ -170,7 +170,7 @@ CASE_IN(sent_nowhere, struct stage, s, begin, end) {
                                            "-ASK 1 127.0.0.1\r\n"};
     for (size_t i = 0; i < sizeof nonsense / sizeof nonsense[0]; i++) {
         pretender_says(s->one, 1, nonsense[i]);
-        assert_int_equal(hf_lock_acquire_for(s->lock, HANG_MS), HF_EREFUSED);
+        assert_int_equal(hf_lock_acquire_for(s->lock, HANG_MS), HF_EUNAVAILABLE);
     }
 }
 
@@ -227,7 +227,7 @@ CASE_IN(a_map_with_a_hole, struct stage, s, begin_with, end, BRIEF_MS) {
                  pretender_port(s->one));
         pretender_maps(s->one, map);
         if (first > 0) {
-            assert_int_equal(hf_lock_acquire_for(s->lock, BRIEF_MS), HF_EREFUSED);
+            assert_int_equal(hf_lock_acquire_for(s->lock, BRIEF_MS), HF_EUNAVAILABLE);
             assert_non_null(
                 strstr(hf_last_error()->text, "no server of the cluster serves slot 1"));
             scene_wait_for(&waiter, s->lock);
@@ -264,7 +264,8 @@ CASE_IN(an_address_that_is_mapped, struct stage, s, begin, end) {
     hf_client *client;
     char url[128];
     announce_elsewhere(s);
-    snprintf(url, sizeof url, "redis-cluster://127.0.0.1:%d?map=" ELSEWHERE ":%d=127.0.0.1:%d",
+    snprintf(url, sizeof url,
+             "redis-cluster://127.0.0.1:%d?address_map=" ELSEWHERE ":%d=127.0.0.1:%d",
              pretender_port(s->one), port_of_nobody(s), pretender_port(s->other));
     hf_options options = scene_options();
     assert_int_equal(hf_open(url, &options, &client), HF_OK);

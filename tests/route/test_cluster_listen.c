@@ -4,7 +4,7 @@
  */
 #include "route/ring.h"
 #include "support/case.h"
-#include "support/news_log.h"
+#include "support/notification_log.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -27,10 +27,14 @@ static void receive_all(hf_client *client, hf_client *rival) {
     }
     for (int i = 0; i < NAMES; i++) {
         take_and_release(rival, i % 4 < 2 ? HF_PLAIN : HF_WRITE, names[i]);
-        hf_news_kind news = i % 4 < 2 ? HF_NEWS_RELEASED : HF_NEWS_WRITE_RELEASED;
-        assert_true(news_log_wait(subscribers[i].news_log, news, 1, HANG_MS));
-        assert_int_equal(news_log_count(subscribers[i].news_log, HF_NEWS_LISTENING), 1);
-        assert_int_equal(news_log_count(subscribers[i].news_log, HF_NEWS_DEAF), 0);
+        hf_notification_kind notification =
+            i % 4 < 2 ? HF_NOTIFY_RELEASED : HF_NOTIFY_WRITE_RELEASED;
+        assert_true(
+            notification_log_wait(subscribers[i].notification_log, notification, 1, HANG_MS));
+        assert_int_equal(
+            notification_log_count(subscribers[i].notification_log, HF_NOTIFY_SUBSCRIBED), 1);
+        assert_int_equal(
+            notification_log_count(subscribers[i].notification_log, HF_NOTIFY_INTERRUPTED), 0);
     }
     for (int i = 0; i < NAMES; i++)
         subscriber_free(&subscribers[i]);
@@ -44,11 +48,11 @@ RING_CASE(names_are_listened_to_on_their_node) {
 CASE(breaks_are_heard_everywhere) {
     enum { NAMES = 6 };
     struct ring r;
-    struct news_log *all = news_log_new();
+    struct notification_log *all = notification_log_new();
     hf_listener *breaks;
     ring_begin(&r, NULL);
-    assert_int_equal(hf_listen_breaks(r.client, news_log_add, all, &breaks), HF_OK);
-    assert_true(news_log_wait(all, HF_NEWS_LISTENING, 1, HANG_MS));
+    assert_int_equal(hf_listen_breaks(r.client, notification_log_add, all, &breaks), HF_OK);
+    assert_true(notification_log_wait(all, HF_NOTIFY_SUBSCRIBED, 1, HANG_MS));
     for (int i = 0; i < NAMES; i++) {
         char name[32];
         bool broken;
@@ -58,16 +62,17 @@ CASE(breaks_are_heard_everywhere) {
         hf_lock *breaking = scene_lock(r.client, HF_PLAIN, name);
         assert_int_equal(hf_lock_acquire(held), HF_OK);
         assert_int_equal(hf_lock_break(breaking, &broken), HF_OK);
-        assert_true(news_log_wait(subscriber.news_log, HF_NEWS_RELEASED, 1, HANG_MS));
-        assert_int_equal(news_log_count(subscriber.news_log, HF_NEWS_BROKEN), 1);
-        assert_true(news_log_wait(all, HF_NEWS_BROKEN, i + 1, HANG_MS));
-        assert_string_equal(news_log_last(all, HF_NEWS_BROKEN).name, name);
+        assert_true(
+            notification_log_wait(subscriber.notification_log, HF_NOTIFY_RELEASED, 1, HANG_MS));
+        assert_int_equal(notification_log_count(subscriber.notification_log, HF_NOTIFY_BROKEN), 1);
+        assert_true(notification_log_wait(all, HF_NOTIFY_BROKEN, i + 1, HANG_MS));
+        assert_string_equal(notification_log_last(all, HF_NOTIFY_BROKEN).name, name);
         hf_lock_free(held);
         hf_lock_free(breaking);
         subscriber_free(&subscriber);
     }
     hf_listener_free(breaks);
-    news_log_free(all);
+    notification_log_free(all);
     ring_end(&r);
 }
 
@@ -93,15 +98,17 @@ RING_CASE(a_name_that_moves_is_followed) {
     unsigned slot = shards_slot(r->shards, "moved");
     for (int i = 0; i < 2; i++) { /* there, and on to another */
         struct server *from = shards_owner(r->shards, slot), *to = shards_other(r->shards, from);
-        int before = news_log_count(subscriber.news_log, HF_NEWS_LISTENING);
+        int before = notification_log_count(subscriber.notification_log, HF_NOTIFY_SUBSCRIBED);
         shards_move_slot(r->shards, slot, from, to);
-        assert_true(news_log_wait(subscriber.news_log, HF_NEWS_LISTENING, before + 1, HANG_MS));
+        assert_true(notification_log_wait(subscriber.notification_log, HF_NOTIFY_SUBSCRIBED,
+                                          before + 1, HANG_MS));
         assert_true(ring_wait_listened(to, "moved"));
-        int released = news_log_count(subscriber.news_log, HF_NEWS_RELEASED);
+        int released = notification_log_count(subscriber.notification_log, HF_NOTIFY_RELEASED);
         take_and_release(r->rival, HF_PLAIN, "moved");
-        assert_true(news_log_wait(subscriber.news_log, HF_NEWS_RELEASED, released + 1, HANG_MS));
+        assert_true(notification_log_wait(subscriber.notification_log, HF_NOTIFY_RELEASED,
+                                          released + 1, HANG_MS));
     }
-    assert_true(news_log_count(subscriber.news_log, HF_NEWS_DEAF) >= 2);
+    assert_true(notification_log_count(subscriber.notification_log, HF_NOTIFY_INTERRUPTED) >= 2);
     subscriber_free(&subscriber);
 }
 
@@ -112,18 +119,20 @@ RING_CASE(a_successor_is_listened_to) {
     ring_name_at(r, old, "taken-over", name);
     struct subscriber subscriber = subscriber_new(r->client, name);
     struct server *new = shards_kill(r->shards, old);
-    assert_true(news_log_wait(subscriber.news_log, HF_NEWS_LISTENING, 2, HANG_MS));
+    assert_true(
+        notification_log_wait(subscriber.notification_log, HF_NOTIFY_SUBSCRIBED, 2, HANG_MS));
     assert_true(ring_wait_listened(new, name));
-    int released = news_log_count(subscriber.news_log, HF_NEWS_RELEASED);
+    int released = notification_log_count(subscriber.notification_log, HF_NOTIFY_RELEASED);
     take_and_release(r->rival, HF_PLAIN, name);
-    assert_true(news_log_wait(subscriber.news_log, HF_NEWS_RELEASED, released + 1, HANG_MS));
+    assert_true(notification_log_wait(subscriber.notification_log, HF_NOTIFY_RELEASED, released + 1,
+                                      HANG_MS));
     subscriber_free(&subscriber);
 }
 
 /* What belongs to such a name is in several slots, and so are its channels. */
 RING_CASE(names_whose_braces_are_no_pair_are_refused) {
     hf_listener *none = NULL;
-    assert_int_equal(hf_listen(r->client, "a}b", news_log_add, NULL, &none), HF_EINVAL);
+    assert_int_equal(hf_listen(r->client, "a}b", notification_log_add, NULL, &none), HF_EINVAL);
     assert_null(none);
 }
 

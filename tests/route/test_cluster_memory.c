@@ -16,8 +16,8 @@
 #define STRIDE 3 /* prime to the length of whatever is done in turn */
 
 static void assert_allowed(int err) {
-    if (err != HF_OK && err != HF_ENOMEM && err != HF_EUNREACH && err != HF_EUNKNOWN &&
-        err != HF_ETIMEDOUT && err != HF_ELOST && err != HF_ENOTOWNER && err != HF_EREFUSED)
+    if (err != HF_OK && err != HF_ENOMEM && err != HF_EUNREACH && err != HF_EINDOUBT &&
+        err != HF_ETIMEDOUT && err != HF_ELOST && err != HF_ENOTOWNER && err != HF_EUNAVAILABLE)
         fail_msg("%s: %s", hf_error_name(err), hf_last_error()->text);
 }
 

@@ -74,8 +74,8 @@ static hf_client *open_first(struct shards *shards, const char *host, struct hos
     char url[128];
     hf_client *client;
     hf_options options = scene_options();
-    options.map = note_host;
-    options.map_user = hosts;
+    options.address_map = note_host;
+    options.address_map_user = hosts;
     snprintf(url, sizeof url, "redis-cluster://%s:%d", host, server_port(shards_server(shards, 0)));
     assert_int_equal(hf_open(url, &options, &client), HF_OK);
     return client;

@@ -66,7 +66,7 @@ CASE(moved) {
     assert_int_equal(scene_stats(m.r.client).redirects, 1);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_int_equal(scene_stats(m.r.client).redirects, 1); /* it is known now */
-    assert_int_equal(scene_stats(m.r.client).switches, 0);
+    assert_int_equal(scene_stats(m.r.client).failovers, 0);
     hf_lock_free(lock);
     end(&m);
 }
@@ -105,7 +105,7 @@ CASE(moved_what_counts) {
     assert_int_equal(hf_sem_acquire(sem, 1), HF_OK);
     assert_int_equal(hf_sem_available(sem, &left), HF_OK);
     assert_int_equal(left, 12);
-    assert_int_equal(scene_stats(m.r.client).unknowns, 0);
+    assert_int_equal(scene_stats(m.r.client).in_doubt, 0);
     hf_sem_free(sem);
     end(&m);
 }

@@ -43,7 +43,7 @@ static size_t reported_by_both(const hf_fleet *fleet) {
     size_t reported = 0;
     for (size_t i = 0; i < fleet->locks_len; i++)
         reported += fleet->locks[i]->holders_len == 1 &&
-                    fleet->locks[i]->holders[0]->presence == HF_ALIVE &&
+                    fleet->locks[i]->holders[0]->presence == HF_PRESENCE_ALIVE &&
                     fleet->locks[i]->holders[0]->seen_by == (HF_SEEN_BY_SERVER | HF_SEEN_BY_CLIENT);
     return reported;
 }
@@ -118,7 +118,7 @@ static bool holder_is_alive(void *arg) {
     hf_fleet *fleet = NULL;
     assert_int_equal(hf_survey(arg, NULL, &fleet), HF_OK);
     bool alive = fleet->missing == 0 && fleet->locks_len == 1 &&
-                 fleet->locks[0]->holders[0]->presence == HF_ALIVE;
+                 fleet->locks[0]->holders[0]->presence == HF_PRESENCE_ALIVE;
     hf_fleet_free(fleet);
     return alive;
 }
@@ -156,7 +156,7 @@ static bool all_answer(void *arg) {
 /* The answers of the other servers are reported, and the missing server is named. */
 CASE(a_dead_server_is_missing) {
     hf_client *client = open_one(1000);
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     hf_fleet *fleet = NULL;
     options.limit_ms = HANG_MS;
     assert_true(wait_until(all_answer, client, HANG_MS));
@@ -164,7 +164,7 @@ CASE(a_dead_server_is_missing) {
     int err = hf_survey(client, &options, &fleet);
     if (err == HF_OK) { /* else it was the first that was asked */
         assert_int_equal(fleet->missing & HF_MISSING_LOCKS, HF_MISSING_LOCKS);
-        assert_non_null(strstr(fleet->words, "did not answer"));
+        assert_non_null(strstr(fleet->missing_text, "did not answer"));
         hf_fleet_free(fleet);
     }
     assert_int_equal(hf_close(client), HF_OK);

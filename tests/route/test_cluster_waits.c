@@ -23,7 +23,7 @@ static hf_client *open_with(struct ring *r, const char *option) {
 struct notice {
     hf_client *client;
     struct server *old;
-    uint64_t switches;
+    uint64_t failovers;
     int64_t replaced_ms, noticed_ms;
 };
 
@@ -39,7 +39,7 @@ static void *watch_switch(void *arg) {
     }
     redisFree(old);
     notice->replaced_ms = now_ms();
-    bool noticed = is_replica && scene_wait_switches(notice->client, notice->switches);
+    bool noticed = is_replica && scene_wait_switches(notice->client, notice->failovers);
     notice->noticed_ms = now_ms();
     return noticed ? notice : NULL;
 }
@@ -48,7 +48,7 @@ static void *watch_switch(void *arg) {
 static int64_t fail_over(struct ring *r, hf_client *waiting, const char *name) {
     struct notice notice = {.client = waiting,
                             .old = shards_owner_of(r->shards, name),
-                            .switches = scene_stats(waiting).switches + 1};
+                            .failovers = scene_stats(waiting).failovers + 1};
     pthread_t thread;
     void *noticed;
     ring_replicate(r, notice.old);

@@ -53,7 +53,7 @@ static int join(hf_op *op, int64_t limit_ms) {
 }
 
 static hf_op *start(hf_lock *lock, hf_owner owner) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_op *op = NULL;
     options.owner = owner;
     options.wait_ms = HF_FOREVER;

@@ -145,9 +145,9 @@ CASE_IN(a_replicas_address_is_reported, struct place, place, begin, end) {
     hf_lock *lock = scene_lock(client, HF_PLAIN, "replica");
     assert_int_equal(hf_ping(client), HF_OK); /* queries may go to a replica */
     int64_t start_ms = now_ms();
-    expect_words(hf_lock_acquire(lock), HF_EREFUSED, "this is a replica, not the primary");
+    expect_words(hf_lock_acquire(lock), HF_EUNAVAILABLE, "this is a replica, not the primary");
     assert_true(now_ms() - start_ms >= GIVE_UP_MS);
-    expect_words(hf_lock_try(lock), HF_EREFUSED, "this is a replica, not the primary");
+    expect_words(hf_lock_try(lock), HF_EUNAVAILABLE, "this is a replica, not the primary");
     cmd_ok(place->servers[1], "REPLICAOF NO ONE");
     assert_int_equal(hf_lock_acquire_for(lock, HANG_MS), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);

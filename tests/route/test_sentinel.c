@@ -5,7 +5,7 @@
 #include "route/scene.h"
 #include "support/case.h"
 #include "support/crowd.h"
-#include "support/news_log.h"
+#include "support/notification_log.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -32,7 +32,7 @@ SCENE_CASE(killed_while_held) {
     for (size_t i = 0; i < 2 * KINDS; i++)
         scene_release_held(locks[i], rivals[i]);
     assert_int_equal(scene_stats(s->client).losses, 0);
-    assert_int_equal(scene_stats(s->client).switches, 1);
+    assert_int_equal(scene_stats(s->client).failovers, 1);
 }
 
 /* The waiter subscribes at the new primary, and is then notified of the release. */
@@ -68,17 +68,18 @@ static void killed_while_waited_for(any_kind kind) {
 CASE(killed_while_listened_to) {
     struct scene s;
     hf_listener *listener;
-    struct news_log *news_log = news_log_new();
+    struct notification_log *notification_log = notification_log_new();
     scene_begin(&s, NULL);
-    assert_int_equal(hf_listen(s.client, "waited", news_log_add, news_log, &listener), HF_OK);
-    assert_true(news_log_wait(news_log, HF_NEWS_LISTENING, 1, HANG_MS));
+    assert_int_equal(
+        hf_listen(s.client, "waited", notification_log_add, notification_log, &listener), HF_OK);
+    assert_true(notification_log_wait(notification_log, HF_NOTIFY_SUBSCRIBED, 1, HANG_MS));
     struct server *primary = scene_kill_primary(&s);
-    assert_true(news_log_wait(news_log, HF_NEWS_LISTENING, 2, HANG_MS));
+    assert_true(notification_log_wait(notification_log, HF_NOTIFY_SUBSCRIBED, 2, HANG_MS));
     assert_true(wait_until(has_channel, primary, HANG_MS));
     cmd_ok(primary, "PUBLISH redisson_lock__channel:{waited} 0");
-    assert_true(news_log_wait(news_log, HF_NEWS_RELEASED, 1, HANG_MS));
+    assert_true(notification_log_wait(notification_log, HF_NOTIFY_RELEASED, 1, HANG_MS));
     hf_listener_free(listener);
-    news_log_free(news_log);
+    notification_log_free(notification_log);
     scene_end(&s);
 }
 
@@ -100,7 +101,7 @@ SCENE_CASE(killed_before_a_release) {
     assert_int_equal(hf_lock_release(lock), HF_OK);
     struct server *primary = watched_wait_switch(s->watched, old);
     assert_false(key_exists(primary, "released"));
-    assert_int_equal(scene_stats(s->client).switches, 1);
+    assert_int_equal(scene_stats(s->client).failovers, 1);
     hf_lock_free(lock);
 }
 

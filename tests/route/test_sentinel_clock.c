@@ -33,7 +33,7 @@ static void note(hf_log_level level, const char *message, void *user) {
 }
 
 static void change(struct scripted *sentinel, hf_client *client, int i) {
-    uint64_t switches = scene_stats(client).switches;
+    uint64_t switches = scene_stats(client).failovers;
     scripted_name(sentinel, LOCALHOST, server_port(scripted_servers[i]), (int)switches + 2);
     freeReplyObject(cmd(scripted_servers[1 - i], "CLIENT KILL TYPE normal"));
     assert_true(scene_wait_switches(client, switches + 1));

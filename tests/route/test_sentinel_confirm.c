@@ -258,7 +258,7 @@ static int extend_without_memory(struct confirmed *c, long n) {
     if (err == HF_OK)
         assert_true(scripted_asked(c->sentinel) > asked);
     else
-        assert_true(err == HF_ENOMEM || err == HF_EUNREACH || err == HF_EUNKNOWN);
+        assert_true(err == HF_ENOMEM || err == HF_EUNREACH || err == HF_EINDOUBT);
     return err;
 }
 

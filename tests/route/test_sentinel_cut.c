@@ -58,8 +58,8 @@ static hf_client *open_cut_off(struct cut *cut) {
                         proxy_port(cut->proxies[i]));
     snprintf(url + len, sizeof url - (size_t)len, "/" WATCHED_NAME "?sentinel_confirm=on");
     options.watchdog_ms = WATCHDOG_MS;
-    options.map = map_to_proxy;
-    options.map_user = cut;
+    options.address_map = map_to_proxy;
+    options.address_map_user = cut;
     assert_int_equal(hf_open(url, &options, &client), HF_OK);
     return client;
 }
@@ -101,7 +101,7 @@ CASE_IN(a_hold_beside_the_old_primary_ends_with_its_lease, struct cut, cut, begi
     assert_int_equal(hf_lock_remaining_ms(lock), 0);
     assert_true(scene_wait_losses(&events, 1));
     assert_true(is_primary(old)); /* as it says itself */
-    assert_int_equal(scene_stats(client).switches, 0);
+    assert_int_equal(scene_stats(client).failovers, 0);
     assert_int_equal(hf_lock_release(rival), HF_OK);
     hf_lock_free(lock);
     hf_lock_free(rival);

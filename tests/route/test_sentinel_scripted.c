@@ -56,7 +56,7 @@ CASE(an_older_epoch_is_ignored) {
     assert_true(key_exists(scripted_servers[0], "stale"));
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_int_equal(server_calls(scripted_servers[1], "evalsha"), before);
-    assert_int_equal(scene_stats(client).switches, 0);
+    assert_int_equal(scene_stats(client).failovers, 0);
 
     scripted_name(sentinels[1], LOCALHOST, server_port(scripted_servers[1]),
                   6); /* it has caught up */
@@ -137,8 +137,8 @@ CASE(an_error_keeps_the_name_of_its_server) {
     for (int i = 0; i < 100; i++)
         proxy_answer_instead(former, "EVAL", readonly, strlen(readonly));
     scripted_name(sentinel, LOCALHOST, proxy_port(next), 6);
-    assert_int_equal(hf_lock_acquire_for(lock, 3000), HF_EREFUSED);
-    assert_int_equal(scene_stats(client).switches, 1);
+    assert_int_equal(hf_lock_acquire_for(lock, 3000), HF_EUNAVAILABLE);
+    assert_int_equal(scene_stats(client).failovers, 1);
     assert_non_null(strstr(hf_last_error()->text, "READONLY"));
     snprintf(node, sizeof node, LOCALHOST ":%d", proxy_port(former));
     assert_string_equal(hf_last_error()->node, node);
@@ -223,7 +223,7 @@ CASE(a_shorter_lease_is_not_trusted_longer_without_confirmation) {
     struct confirmed confirmed;
     hf_client *other;
     hf_permits *permits, *rival;
-    hf_permits_options options = HF_PERMITS_INIT;
+    hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
     hf_permit_id id, rival_id;
     begin_confirmed(&confirmed, 30000);
     assert_int_equal(hf_open(server_url(scripted_servers[0]), NULL, &other), HF_OK);
@@ -255,7 +255,7 @@ CASE(a_nested_acquire_counts_while_most_sentinels_name_its_server) {
     assert_int_equal(hf_open(server_url(scripted_servers[0]), NULL, &other), HF_OK);
     hf_lock *lock = scene_lock(confirmed.client, HF_PLAIN, "nested");
     hf_lock *rival = scene_lock(other, HF_PLAIN, "nested");
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.lease_ms = 30000;
     assert_int_equal(hf_lock_acquire_with(lock, &options, NULL), HF_OK);
     for (int i = 0; i < 2; i++)
@@ -396,7 +396,7 @@ CASE(one_that_becomes_a_replica_is_left) {
     scripted_name(sentinel, LOCALHOST, server_port(scripted_servers[0]), 2);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    assert_int_equal(scene_stats(client).switches, 1);
+    assert_int_equal(scene_stats(client).failovers, 1);
     cmd_ok(scripted_servers[1], "REPLICAOF NO ONE");
     hf_lock_free(lock);
     hf_close(client);
@@ -413,7 +413,7 @@ CASE(announced_addresses_are_mapped) {
     scripted_name(sentinel, "inside.invalid", 6379, 1);
     snprintf(url, sizeof url,
              "redis-sentinel://" LOCALHOST ":%d/" SCRIPTED_NAME
-             "?map=inside.invalid:6379=" LOCALHOST ":%d",
+             "?address_map=inside.invalid:6379=" LOCALHOST ":%d",
              scripted_port(sentinel), server_port(scripted_servers[0]));
     assert_int_equal(hf_open(url, &options, &client), HF_OK);
     assert_int_equal(hf_ping(client), HF_OK);
@@ -445,11 +445,11 @@ CASE(the_application_maps_addresses) {
     hf_client *client;
     scripted_name(sentinel, "inside.invalid", 6379, 1);
     url_of(&sentinel, 1, url, sizeof url);
-    options.map = map_inside;
-    options.map_user = &real_port;
+    options.address_map = map_inside;
+    options.address_map_user = &real_port;
     assert_int_equal(hf_open(url, &options, &client), HF_OK);
     assert_int_equal(hf_ping(client), HF_OK);
-    assert_int_equal(scene_stats(client).switches, 0);
+    assert_int_equal(scene_stats(client).failovers, 0);
 
     scripted_name(sentinel, LOCALHOST, server_port(scripted_servers[1]),
                   2); /* which it leaves alone */
@@ -477,7 +477,7 @@ static void *be_busy(void *arg) {
     if (hf_lock_new(busy->client, busy->name, &lock) != HF_OK)
         return NULL;
     for (; !atomic_load(&busy->crowd->over) && busy->wrong == HF_OK; busy->rounds++) {
-        hf_acquire_options options = HF_ACQUIRE_INIT;
+        hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
         options.wait_ms = busy->rounds % 3 == 0 ? 50 : HF_FOREVER;
         options.lease_ms = 2000; /* what a server keeps of a hold that was lost ends soon */
         int err = hf_lock_acquire_with(lock, &options, NULL);
@@ -553,7 +553,7 @@ static void on_acquired(hf_op *op, const hf_result *result, void *user) {
 }
 
 static void next_turn(struct turns *turns) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_op *op;
     options.lease_ms = 2000;
     if (!atomic_load(&turns->stop) && turns->wrong == HF_OK)

@@ -109,7 +109,7 @@ CASE(doc_script_refuses_stale_tokens) {
 
 /* One holder's work, in C as on the page. */
 static int64_t acquire_token(hf_lock *lock, int64_t lease_ms) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_result result = HF_RESULT_INIT;
     options.lease_ms = lease_ms;
     assert_int_equal(hf_lock_acquire_with(lock, &options, &result), HF_OK);

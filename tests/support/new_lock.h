@@ -11,7 +11,7 @@ typedef unsigned any_kind;
 static inline int new_lock(hf_client *client, any_kind kind, const void *name, size_t name_len,
                            hf_lock **ret_lock) {
     const unsigned flags = HF_NONREENTRANT | HF_SPIN | HF_FENCED | HF_COHORT;
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     options.kind = (hf_kind)(kind & ~flags);
     options.flags = kind & flags;
     return hf_lock_new_with(client, name, name_len, &options, ret_lock);

@@ -246,7 +246,7 @@ bool world_wait_asleep(const struct world *world, size_t seen, int64_t limit_ms)
 /* ---- Calls ---- */
 
 hf_acquire_options world_wait_for(int64_t wait_ms, int64_t lease_ms) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.wait_ms = wait_ms;
     options.lease_ms = lease_ms;
     return options;
@@ -331,7 +331,7 @@ void world_call_acquire(struct world_caller *caller, hf_lock *lock, hf_acquire_o
 }
 
 static hf_wait_options wait_options(int64_t wait_ms, hf_cancel *cancel) {
-    hf_wait_options options = HF_WAIT_INIT;
+    hf_wait_options options = HF_WAIT_OPTIONS_INIT;
     options.wait_ms = wait_ms;
     options.cancel = cancel;
     return options;

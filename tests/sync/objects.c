@@ -112,7 +112,7 @@ static int await_here(struct world *world, int64_t wait_ms) {
 
 static int acquire_started(struct world *world, int64_t permits, int64_t wait_ms) {
     hf_op *op = NULL;
-    hf_wait_options options = HF_WAIT_INIT;
+    hf_wait_options options = HF_WAIT_OPTIONS_INIT;
     options.wait_ms = wait_ms;
     int err = hf_sem_acquire_start(world->sem, permits, &options, NULL, NULL, &op);
     return world_wait_op(err, op, NULL);
@@ -132,7 +132,7 @@ static int count_down_started(struct world *world) {
 
 static int await_started(struct world *world, int64_t wait_ms) {
     hf_op *op = NULL;
-    hf_wait_options options = HF_WAIT_INIT;
+    hf_wait_options options = HF_WAIT_OPTIONS_INIT;
     options.wait_ms = wait_ms;
     int err = hf_latch_await_start(world->latch, &options, NULL, NULL, &op);
     return world_wait_op(err, op, NULL);

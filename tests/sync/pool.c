@@ -105,7 +105,7 @@ long long pool_ends_at(const hf_permit_id *id) {
 /* ---- Calls ---- */
 
 hf_permits_options pool_options(int64_t count, int64_t wait_ms, int64_t lease_ms) {
-    hf_permits_options options = HF_PERMITS_INIT;
+    hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
     options.count = count;
     options.wait_ms = wait_ms;
     options.lease_ms = lease_ms;

@@ -323,7 +323,7 @@ static void take_reply_lost(const struct kind *k, struct world *w, int64_t wait_
     assert_int_equal(proxy_fired(w->proxy), 1); /* so it ran twice */
     assert_true(proxy_seen_in_time(w->proxy, k->takes->sha1) >= 2);
     assert_int_equal(k->held(w), k->step);
-    assert_int_equal(world_stats(w->client).unknowns, 1);
+    assert_int_equal(world_stats(w->client).in_doubt, 1);
     assert_int_equal(world_stats(w->client).acquired, 1);
     assert_int_equal(k->give(k, w), HF_OK);
     assert_given(k, w);
@@ -340,7 +340,7 @@ TAKER_CASES(U14_U19_waiting_acquire_reply_lost, begin) {
 GIVER_CASES(U15_U19_U20_release_reply_lost, begin) {
     long long held = hold(k, w);
     proxy_drop_replies_after(w->proxy, k->gives->sha1);
-    assert_int_equal(k->give(k, w), k->sent_twice ? HF_OK : HF_EUNKNOWN);
+    assert_int_equal(k->give(k, w), k->sent_twice ? HF_OK : HF_EINDOUBT);
     assert_int_equal(proxy_fired(w->proxy), 1);
     assert_int_equal(k->held(w), held - k->step);
     assert_int_equal(world_stats(w->client).released, k->sent_twice ? 1 : 0);
@@ -349,7 +349,7 @@ GIVER_CASES(U15_U19_U20_release_reply_lost, begin) {
         assert_given(k, w);
     } else {
         assert_int_equal(proxy_seen_in_time(w->proxy, k->gives->sha1), 1);
-        assert_int_equal(world_stats(w->client).unknowns, 1);
+        assert_int_equal(world_stats(w->client).in_doubt, 1);
     }
 }
 
@@ -373,7 +373,7 @@ GIVER_CASES(U16_U19_U20_release_never_answered_is_unknown, begin_briefly) {
     long long held = hold(k, w);
     proxy_mute_replies_after(w->proxy, k->gives->sha1);
     int64_t start_ms = now_ms();
-    assert_int_equal(k->give(k, w), HF_EUNKNOWN);
+    assert_int_equal(k->give(k, w), HF_EINDOUBT);
     assert_true(now_ms() - start_ms >= BRIEF_MS);
     assert_int_equal(k->held(w), held - k->step);
     assert_int_equal(world_stats(w->client).holds, 0);
@@ -393,7 +393,7 @@ ROW_CASES_IN(no_server_at_all, k, counters, struct world, w, begin_briefly, worl
     assert_int_equal(k->give(k, w), HF_EUNREACH);
     assert_int_equal(k->ask(w), HF_EUNREACH);
     assert_int_equal(k->held(w), held);
-    assert_int_equal(world_stats(w->client).unknowns, 0);
+    assert_int_equal(world_stats(w->client).in_doubt, 0);
 }
 
 /* ---- Copies that come late ---- */
@@ -419,11 +419,11 @@ TAKER_CASES(R02_U17_a_late_copy_takes_nothing_again, begin) {
     late_copy_of_a_take(k, w, true);
 }
 
-/* It arrives when it is held again, or after the caller got HF_EUNKNOWN. */
+/* It arrives when it is held again, or after the caller got HF_EINDOUBT. */
 GIVER_CASES(R02_a_late_copy_gives_nothing, begin) {
     long long held = hold(k, w);
     proxy_hold_request(w->proxy, k->gives->sha1);
-    assert_int_equal(k->give(k, w), k->sent_twice ? HF_OK : HF_EUNKNOWN);
+    assert_int_equal(k->give(k, w), k->sent_twice ? HF_OK : HF_EINDOUBT);
     assert_int_equal(proxy_held(w->proxy), 1);
     if (k->sent_twice)
         assert_int_equal(k->take(k, w, 0), HF_OK);
@@ -446,7 +446,7 @@ COUNTER_CASES(a_late_command_is_sent_again) {
     assert_int_equal(k->give(k, w), HF_OK);
     assert_true(proxy_seen(w->proxy, k->gives->sha1) >= 2);
     assert_int_equal(k->held(w), held - k->step);
-    assert_int_equal(world_stats(w->client).unknowns, 0);
+    assert_int_equal(world_stats(w->client).in_doubt, 0);
 }
 
 /* ---- Given up ---- */
@@ -539,7 +539,7 @@ GIVER_CASES(U39_a_full_server_refuses, begin) {
         assert_int_equal(hf_latch_await_for(w->latch, 0), HF_EBUSY); /* waiting needs no memory */
     cmd_ok(w->server, "CONFIG SET maxmemory 0");
     assert_int_equal(k->held(w), k->sent_twice ? 0 : held);
-    assert_int_equal(world_stats(w->client).unknowns, 0);
+    assert_int_equal(world_stats(w->client).in_doubt, 0);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

@@ -52,7 +52,7 @@ ROW_CASES_IN(C189_await_times_out, form, object_forms, struct world, w, objects_
     hf_stats stats = world_stats(w->client);
     assert_int_equal(stats.timed_out, 2);
     assert_int_equal(stats.acquired, 0);
-    assert_int_equal(stats.unknowns, 0);
+    assert_int_equal(stats.in_doubt, 0);
 }
 
 static void count_callback(hf_op *op, const hf_result *result, void *user) {
@@ -350,7 +350,7 @@ CASE(an_old_message_opens_nothing) {
 OBJECTS_CASE(zero_and_negative_counts_are_refused) {
     hf_latch *latch = NULL;
     hf_op *op = NULL;
-    hf_wait_options options = HF_WAIT_INIT;
+    hf_wait_options options = HF_WAIT_OPTIONS_INIT;
     assert_int_equal(hf_latch_try_set(w->latch, 0, NULL), HF_EINVAL);
     assert_int_equal(hf_latch_try_set(w->latch, -1, NULL), HF_EINVAL);
     assert_int_equal(hf_latch_try_set(w->latch, (int64_t)1 << 53, NULL), HF_EINVAL);
@@ -479,7 +479,7 @@ OBJECTS_CASE(cancelled) {
     hf_op_cancel(op);
     assert_int_equal(world_wait_op(HF_OK, op, NULL), HF_ECANCELED);
     assert_int_equal(world_stats(w->client).cancelled, 2);
-    assert_int_equal(world_stats(w->client).unknowns, 0);
+    assert_int_equal(world_stats(w->client).in_doubt, 0);
     assert_true(object_wait_no_channels(HANG_MS));
     assert_count(w->latch, 1);
     hf_cancel_free(cancel);

@@ -232,10 +232,10 @@ POOL_CASE(C178_C180_async_with_a_callback, 10) {
     pool_assert_available(w->permits, 4);
 
     assert_int_equal(
-        hf_permits_lease_ms_start(w->permits, completion.ids, on_done, &completion, NULL), HF_OK);
+        hf_permits_ttl_ms_start(w->permits, completion.ids, on_done, &completion, NULL), HF_OK);
     assert_true(world_wait_atomic(&completion.calls, 2, HANG_MS));
     assert_true(completion.code == HF_OK && completion.value > 0 && completion.value <= LONG_MS);
-    int (*const asks[])(hf_permits *, hf_callback, void *,
+    int (*const asks[])(hf_permits *, hf_op_fn, void *,
                         hf_op **) = {hf_permits_available_start, hf_permits_total_start,
                                      hf_permits_taken_start, hf_permits_delete_start};
     const int64_t answers[] = {4, 10, 6, 1};
@@ -338,20 +338,20 @@ CASE(C185_lease) {
     hf_permit_id unlimited, leased;
     int64_t lease_ms = -99;
     pool_begin(&w, NULL, 2);
-    assert_int_equal(hf_permits_lease_ms(w.permits, &unknown, &lease_ms), HF_ENOTOWNER);
+    assert_int_equal(hf_permits_ttl_ms(w.permits, &unknown, &lease_ms), HF_ENOTOWNER);
     assert_int_equal(lease_ms, -99);
     pool_take(w.permits, 1, HF_NO_LEASE, &unlimited);
-    assert_int_equal(hf_permits_lease_ms(w.permits, &unlimited, &lease_ms), HF_OK);
+    assert_int_equal(hf_permits_ttl_ms(w.permits, &unlimited, &lease_ms), HF_OK);
     assert_int_equal(lease_ms, -1);
     pool_take(w.permits, 1, LONG_MS, &leased);
-    assert_true(WAIT_FOR(hf_permits_lease_ms(w.rival_permits, &leased, &lease_ms) != HF_OK ||
+    assert_true(WAIT_FOR(hf_permits_ttl_ms(w.rival_permits, &leased, &lease_ms) != HF_OK ||
                              lease_ms <= LONG_MS - 30,
                          HANG_MS));
-    assert_int_equal(hf_permits_lease_ms(w.rival_permits, &leased, &lease_ms), HF_OK);
+    assert_int_equal(hf_permits_ttl_ms(w.rival_permits, &leased, &lease_ms), HF_OK);
     assert_true(lease_ms >= 1 && lease_ms <= LONG_MS - 30);
     assert_int_equal(hf_permits_extend(w.rival_permits, &leased, PASSING_MS), HF_OK);
     pool_wait_ended(now_ms() + PASSING_MS + 2, 1);
-    assert_int_equal(hf_permits_lease_ms(w.permits, &leased, &lease_ms), HF_ENOTOWNER);
+    assert_int_equal(hf_permits_ttl_ms(w.permits, &leased, &lease_ms), HF_ENOTOWNER);
     pool_assert_available(w.permits, 1);
     world_end(&w);
 }

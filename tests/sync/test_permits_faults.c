@@ -69,18 +69,18 @@ POOL_CASE(an_act_whose_reply_is_lost, 10) {
     pool_assert_counts(w->permits, 15, 14, 1);
     proxy_drop_replies_after(w->proxy, POOL_EXTEND);
     assert_int_equal(hf_permits_extend(w->permits, &id, 2 * LONG_MS), HF_OK);
-    assert_int_equal(hf_permits_lease_ms(w->permits, &id, &lease_ms), HF_OK);
+    assert_int_equal(hf_permits_ttl_ms(w->permits, &id, &lease_ms), HF_OK);
     assert_true(lease_ms > LONG_MS);
     proxy_drop_replies_after(w->proxy, hfi_script_permits_count.sha1);
     pool_assert_available(w->permits, 14);
     /* ...and what does not, is not. */
     proxy_drop_replies_after(w->proxy, hfi_script_permits_set.sha1);
-    assert_int_equal(hf_permits_add(w->permits, 5), HF_EUNKNOWN);
+    assert_int_equal(hf_permits_add(w->permits, 5), HF_EINDOUBT);
     pool_assert_available(w->permits, 19);
     proxy_drop_replies_after(w->proxy, hfi_script_permits_set.sha1);
-    assert_int_equal(hf_permits_try_set(w->permits, 3, &done), HF_EUNKNOWN);
+    assert_int_equal(hf_permits_try_set(w->permits, 3, &done), HF_EINDOUBT);
     proxy_drop_replies_after(w->proxy, hfi_script_permits_delete.sha1);
-    assert_int_equal(hf_permits_delete(w->permits, &done), HF_EUNKNOWN);
+    assert_int_equal(hf_permits_delete(w->permits, &done), HF_EINDOUBT);
     assert_int_equal(proxy_fired(w->proxy), 6);
     assert_int_equal(cmd_int(w->server, "DBSIZE"), 0);
 }
@@ -120,7 +120,7 @@ ROW_CASES_IN(U16_release_never_answered_is_unknown_and_settled, form, pool_forms
     pool_take(w->permits, 2, HF_WATCHDOG, ids);
     proxy_blackhole(w->proxy, true, true);
     int64_t start_ms = now_ms();
-    assert_int_equal(form->release(w->permits, ids, 2), HF_EUNKNOWN);
+    assert_int_equal(form->release(w->permits, ids, 2), HF_EINDOUBT);
     assert_true(now_ms() - start_ms >= BRIEF_MS);
     assert_int_equal(world_stats(w->client).holds, 0); /* not renewed any more */
     assert_int_equal(pool_taken_there(), 2);
@@ -134,7 +134,7 @@ CASE_IN(U16_release_of_many_is_settled_all_or_none, struct world, w, begin_brief
     hf_permit_id ids[2] = {{""}, {"0123456789abcdef0123456789abcdef"}};
     pool_take(w->permits, 1, HF_NO_LEASE, ids);
     proxy_blackhole(w->proxy, true, true);
-    assert_int_equal(hf_permits_release_many(w->permits, ids, 2), HF_EUNKNOWN);
+    assert_int_equal(hf_permits_release_many(w->permits, ids, 2), HF_EINDOUBT);
     size_t copies = proxy_seen(w->proxy, POOL_RELEASE);
     proxy_heal(w->proxy);
     assert_true(
@@ -155,7 +155,7 @@ CASE_IN(an_unanswered_extension_may_have_shortened_it, struct world, w, begin_br
     assert_int_equal(hf_permits_on_lost(w->permits, pool_on_event, &events), HF_OK);
     pool_take(w->permits, 1, LONG_MS, &id);
     proxy_blackhole(w->proxy, true, true);
-    assert_int_equal(hf_permits_extend(w->permits, &id, 100), HF_EUNKNOWN);
+    assert_int_equal(hf_permits_extend(w->permits, &id, 100), HF_EINDOUBT);
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
     proxy_heal(w->proxy);
     assert_int_equal(hf_permits_release(w->permits, &id), HF_ELOST);
@@ -210,7 +210,7 @@ CASE(U23_script_flush) {
     uint64_t renewals = world_stats(w.client).renewals;
     assert_true(WAIT_FOR(world_stats(w.client).renewals >= renewals + 2, HANG_MS));
     FLUSHED(hf_permits_extend(w.permits, &id, LONG_MS), HF_OK);
-    FLUSHED(hf_permits_lease_ms(w.permits, &id, &lease_ms), HF_OK);
+    FLUSHED(hf_permits_ttl_ms(w.permits, &id, &lease_ms), HF_OK);
     FLUSHED(hf_permits_release(w.permits, &id), HF_OK);
     FLUSHED(hf_permits_add(w.permits, 1), HF_OK);
     FLUSHED(hf_permits_set(w.permits, 3), HF_OK);
@@ -312,7 +312,7 @@ POOL_CASE(U50_ten_thousand_ended, 0) {
            "return 1",
            MANY);
     pool_assert_counts(w->permits, MANY, MANY, 0);
-    assert_int_equal(hf_permits_lease_ms(w->permits, &unknown, &lease_ms), HF_ENOTOWNER);
+    assert_int_equal(hf_permits_ttl_ms(w->permits, &unknown, &lease_ms), HF_ENOTOWNER);
     assert_int_equal(hf_permits_extend(w->permits, &unknown, 1000), HF_ENOTOWNER);
     assert_true(pool_taken_there() > MANY / 2); /* never all at once */
     pool_take(w->permits, 1, LONG_MS, &id);

@@ -195,7 +195,7 @@ CASE(U65_a_release_without_memory) {
     assert_int_equal(hf_permits_acquire(permits, &id), HF_OK);
     atomic_store(&memory.fail_from, atomic_load(&memory.calls) + 2); /* enough for an operation */
     int err = hf_permits_release_start(permits, &id, 1, NULL, NULL, &op);
-    assert_int_equal(world_wait_op(err, op, NULL), HF_EUNKNOWN);
+    assert_int_equal(world_wait_op(err, op, NULL), HF_EINDOUBT);
     assert_int_equal(world_stats(client).holds, 0);
     atomic_store(&memory.fail_from, 0);
     assert_true(WAIT_FOR(hf_permits_taken(permits, &taken) != HF_OK || taken == 0, HANG_MS));

@@ -187,7 +187,7 @@ ROW_CASES_IN(wait_runs_out, form, object_forms, struct world, w, objects_begin, 
     assert_true(now_ms() - start_ms >= PASSING_MS);
     assert_int_equal(object_number(SEM_NAME), 1);
     assert_int_equal(world_stats(w->client).timed_out, 1);
-    assert_int_equal(world_stats(w->client).unknowns, 0);
+    assert_int_equal(world_stats(w->client).in_doubt, 0);
 }
 
 /* A semaphore that does not exist has no permits, and comes to have some. */

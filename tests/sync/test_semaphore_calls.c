@@ -38,7 +38,7 @@ static void silence_end(struct silence *silence, struct world *w) {
 CASE(arguments_are_checked) {
     struct world w;
     hf_sem *sem = NULL;
-    hf_wait_options options = HF_WAIT_INIT;
+    hf_wait_options options = HF_WAIT_OPTIONS_INIT;
     objects_begin(&w, NULL);
     struct silence silence = silence_begin(&w);
     assert_int_equal(hf_sem_new_bytes(NULL, "x", 1, &sem), HF_EINVAL);

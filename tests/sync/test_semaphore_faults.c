@@ -22,22 +22,22 @@ static void begin_with(struct world *w, int64_t permits) {
 SEM_CASE(U19_every_other_change_is_unknown_too, 10) {
     int64_t permits = -99;
     proxy_drop_replies_after(w->proxy, SEM_CHANGE);
-    assert_int_equal(hf_sem_add(w->sem, 5), HF_EUNKNOWN);
+    assert_int_equal(hf_sem_add(w->sem, 5), HF_EINDOUBT);
     assert_int_equal(object_number(SEM_NAME), 15);
     proxy_drop_replies_after(w->proxy, SEM_CHANGE);
-    assert_int_equal(hf_sem_release_if_exists(w->sem, 5, NULL), HF_EUNKNOWN);
+    assert_int_equal(hf_sem_release_if_exists(w->sem, 5, NULL), HF_EINDOUBT);
     assert_int_equal(object_number(SEM_NAME), 20);
     proxy_drop_replies_after(w->proxy, hfi_script_semaphore_drain.sha1);
-    assert_int_equal(hf_sem_drain(w->sem, &permits), HF_EUNKNOWN);
+    assert_int_equal(hf_sem_drain(w->sem, &permits), HF_EINDOUBT);
     assert_int_equal(permits, -99);
     assert_int_equal(object_number(SEM_NAME), 0);
     proxy_drop_replies_after(w->proxy, hfi_script_counter_delete.sha1);
-    assert_int_equal(hf_sem_delete(w->sem, NULL), HF_EUNKNOWN);
+    assert_int_equal(hf_sem_delete(w->sem, NULL), HF_EINDOUBT);
     assert_false(key_exists(w->server, SEM_NAME));
     proxy_drop_replies_after(w->proxy, hfi_script_semaphore_set.sha1);
-    assert_int_equal(hf_sem_try_set(w->sem, 4, 0, NULL), HF_EUNKNOWN);
+    assert_int_equal(hf_sem_try_set(w->sem, 4, 0, NULL), HF_EINDOUBT);
     assert_int_equal(object_number(SEM_NAME), 4);
-    assert_int_equal(world_stats(w->client).unknowns, 5);
+    assert_int_equal(world_stats(w->client).in_doubt, 5);
 }
 
 /* Its first copy came too late and did nothing, so there was a second; that one is the last. */
@@ -45,12 +45,12 @@ ROW_CASES_IN(U19_reply_of_a_second_copy_lost, form, object_forms, struct world, 
              world_end, 10) {
     proxy_delay(w->proxy, SEM_CHANGE, 700);
     proxy_drop_replies_after(w->proxy, SEM_CHANGE);
-    assert_int_equal(form->release(w, 2), HF_EUNKNOWN);
+    assert_int_equal(form->release(w, 2), HF_EINDOUBT);
     assert_true(proxy_seen(w->proxy, SEM_CHANGE) >= 2);
     assert_int_equal(proxy_seen_in_time(w->proxy, SEM_CHANGE), 1);
     assert_int_equal(proxy_fired(w->proxy), 1);
     assert_int_equal(object_number(SEM_NAME), 12);
-    assert_int_equal(world_stats(w->client).unknowns, 1);
+    assert_int_equal(world_stats(w->client).in_doubt, 1);
 }
 
 /* A question may be asked twice, and is. */
@@ -60,7 +60,7 @@ SEM_CASE(a_question_is_asked_again, 10) {
     assert_int_equal(hf_sem_available(w->sem, &permits), HF_OK);
     assert_int_equal(permits, 10);
     assert_int_equal(proxy_seen(w->proxy, OBJECT_GET), 2);
-    assert_int_equal(world_stats(w->client).unknowns, 0);
+    assert_int_equal(world_stats(w->client).in_doubt, 0);
 }
 
 /* ---- Cancelled ---- */
@@ -189,7 +189,7 @@ CASE(not_sent_into_a_connection_that_has_ended) {
     atomic_store(&keeper.go_on, true);
     assert_int_equal(pthread_join(thread, &result), 0);
     assert_int_equal((intptr_t)result, HF_OK);
-    assert_int_equal(world_stats(w.client).unknowns, 1);   /* the one that was cancelled */
+    assert_int_equal(world_stats(w.client).in_doubt, 1);   /* the one that was cancelled */
     assert_true(object_wait_number(SEM_NAME, 3, HANG_MS)); /* and is undone */
     hf_cancel_free(cancel);
     world_end(&w);
@@ -239,7 +239,7 @@ SEM_CASE(closed_while_it_gives_back_is_unknown, 10) {
     assert_true(object_wait_number(SEM_NAME, 13, HANG_MS));
     assert_int_equal(hf_close(w->client), HF_OK);
     assert_int_equal(pthread_join(releaser, &released), 0);
-    assert_int_equal((intptr_t)released, HF_EUNKNOWN);
+    assert_int_equal((intptr_t)released, HF_EINDOUBT);
     hf_sem_free(w->sem);
     w->sem = NULL;
     w->client = NULL;
@@ -294,7 +294,7 @@ SEM_CASE(refusals_are_definite, 3) {
     assert_int_equal(hf_sem_release(w->sem, 1), HF_EOOM);
     cmd_ok(w->server, "CONFIG SET maxmemory 0");
     assert_int_equal(object_number(SEM_NAME), 2);
-    assert_int_equal(world_stats(w->client).unknowns, 0);
+    assert_int_equal(world_stats(w->client).in_doubt, 0);
 }
 
 /* The user may neither listen nor publish: waiting polls, and giving back counts what it could not

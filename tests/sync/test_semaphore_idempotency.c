@@ -64,7 +64,7 @@ SEM_CASE(U22_cancelled_and_then_cut_is_given_back, 10) {
     give_up(w, true);
     assert_int_equal(object_number(SEM_NAME), 7);
     /* and the undoing, if it had been sent by then */
-    assert_in_range(world_stats(w->client).unknowns, 1, 2);
+    assert_in_range(world_stats(w->client).in_doubt, 1, 2);
     let_settle(w);
     assert_int_equal(object_number(SEM_NAME), 10);
     assert_int_equal(cmd_int(w->server, "DBSIZE"), 1); /* with it the idempotency key has gone */
@@ -193,7 +193,7 @@ OBJECTS_CASE(without_a_place_it_is_unknown) {
     assert_int_equal(hf_sem_try_set(odd, 10, 0, NULL), HF_OK);
     assert_int_equal(hf_sem_acquire(odd, 1), HF_OK);
     proxy_drop_replies_after(w->proxy, SEM_ACQUIRE);
-    assert_int_equal(hf_sem_acquire(odd, 3), HF_EUNKNOWN);
+    assert_int_equal(hf_sem_acquire(odd, 3), HF_EINDOUBT);
     assert_int_equal(object_number(ODD_NAME), 6);
     assert_int_equal(cmd_int(w->server, "DBSIZE"), 1);
     hf_sem_free(odd);
@@ -287,7 +287,7 @@ SEM_CASE(without_the_right_it_works_as_without_idempotency_keys, 10) {
     assert_int_equal(object_number(SEM_NAME), 7);
     assert_int_equal(atomic_load(&warnings.refused_keys), 1);
     proxy_drop_replies_after(w->proxy, SEM_ACQUIRE);
-    assert_int_equal(hf_sem_acquire(sem, 3), HF_EUNKNOWN);
+    assert_int_equal(hf_sem_acquire(sem, 3), HF_EINDOUBT);
     assert_int_equal(object_number(SEM_NAME), 4);
     hf_sem_free(theirs);
     hf_sem_free(sem);

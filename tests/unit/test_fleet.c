@@ -147,7 +147,8 @@ CASE(a_claim_is_never_instead_of_the_server) {
     assert_null(lock->holders[0]->client);
     assert_string_equal(lock->holders[1]->kind, "latch");
     assert_true(lock->holders[1]->for_ms > 0 && lock->holders[1]->for_ms < INT64_MAX / 1000000);
-    assert_true(lock->holders[1]->left_ms > 0 && lock->holders[1]->left_ms < INT64_MAX / 1000000);
+    assert_true(lock->holders[1]->remaining_ms > 0 &&
+                lock->holders[1]->remaining_ms < INT64_MAX / 1000000);
     assert_true(fleet->clients[0]->up_ms > 0 && fleet->clients[0]->up_ms < INT64_MAX / 1000000);
     hfi_fleet_free(fleet);
 }
@@ -205,9 +206,9 @@ CASE(a_client_without_a_report_is_connected) {
     findings->subscribers = 2;
     hf_fleet *fleet = join(findings);
     assert_int_equal(fleet->clients_len, 2);
-    assert_int_equal(fleet->clients[0]->presence, HF_CONNECTED);
+    assert_int_equal(fleet->clients[0]->presence, HF_PRESENCE_CONNECTED);
     assert_string_equal(fleet->clients[0]->host, "host");
-    assert_int_equal(fleet->clients[1]->presence, HF_SILENT);
+    assert_int_equal(fleet->clients[1]->presence, HF_PRESENCE_SILENT);
     hfi_fleet_free(fleet);
 }
 
@@ -227,9 +228,9 @@ CASE(a_client_that_takes_no_questions_is_not_silent) {
     findings->subscribers_known = true;
     hf_fleet *fleet = join(findings);
     assert_int_equal(fleet->clients_len, 3);
-    assert_int_equal(fleet->clients[0]->presence, HF_SILENT);
-    assert_int_equal(fleet->clients[1]->presence, HF_CONNECTED);
-    assert_int_equal(fleet->clients[2]->presence, HF_ALIVE);
+    assert_int_equal(fleet->clients[0]->presence, HF_PRESENCE_SILENT);
+    assert_int_equal(fleet->clients[1]->presence, HF_PRESENCE_CONNECTED);
+    assert_int_equal(fleet->clients[2]->presence, HF_PRESENCE_ALIVE);
     hfi_fleet_free(fleet);
 }
 
@@ -285,11 +286,12 @@ CASE(an_adopter_is_believed_with_the_server) {
     assert_false(fleet->locks[0]->disputed);
     assert_string_equal(holder->owner, B ":4294967297");
     assert_string_equal(holder->client->id, A);
-    assert_int_equal(holder->presence, HF_ALIVE);
+    assert_int_equal(holder->presence, HF_PRESENCE_ALIVE);
     assert_true(holder->renewed);
     assert_int_equal(holder->for_ms, 9000);
-    assert_int_equal(holder->left_ms, 30000); /* anybody may say so, and the server knows better */
-    assert_int_equal(fleet->locks[1]->holders[0]->presence, HF_GONE);
+    assert_int_equal(holder->remaining_ms,
+                     30000); /* anybody may say so, and the server knows better */
+    assert_int_equal(fleet->locks[1]->holders[0]->presence, HF_PRESENCE_GONE);
     assert_int_equal(fleet->locks[1]->waiters_len, 0);
     hfi_fleet_free(fleet);
 }

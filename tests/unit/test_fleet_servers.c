@@ -43,7 +43,7 @@ CASE(a_permit_is_its_clients_and_lasts_as_the_server_says) {
     assert_string_equal(known->owner, ID_2);
     assert_string_equal(known->client->id, A);
     assert_int_equal(known->for_ms, 9000);
-    assert_int_equal(known->left_ms, 30000);
+    assert_int_equal(known->remaining_ms, 30000);
     assert_true(known->renewed);
     assert_null(other->client);
     assert_int_equal(other->presence, HF_PRESENCE_UNKNOWN);

@@ -89,17 +89,18 @@ static const struct good good[] = {
     {"LOCAL:", {.kind = HFI_URL_LOCAL}},
     {"local:?db=1", {.kind = HFI_URL_LOCAL, .db = 1}},
     {"local:/a/b", {.kind = HFI_URL_LOCAL, .path = S("/a/b")}},
-    {"local:/a%20b?ping_ms=7", {.kind = HFI_URL_LOCAL, .path = S("/a b"), .ping_ms = 7}},
+    {"local:/a%20b?ping_interval_ms=7",
+     {.kind = HFI_URL_LOCAL, .path = S("/a b"), .ping_interval_ms = 7}},
 
-    {"redis://host?cmd_timeout_ms=1&connect_timeout_ms=2&watchdog_ms=3&ping_ms=4"
+    {"redis://host?cmd_timeout_ms=1&connect_timeout_ms=2&watchdog_ms=3&ping_interval_ms=4"
      "&fair_wait_ms=5&max_hold_ms=6",
      {TCP("host", 6379), .cmd_timeout_ms = 1, .connect_timeout_ms = 2, .watchdog_ms = 3,
-      .ping_ms = 4, .fair_wait_ms = 5, .max_hold_ms = 6}},
-    {"redis://host?timed_names=100", {TCP("host", 6379), .timed_names = 100}},
+      .ping_interval_ms = 4, .fair_wait_ms = 5, .max_hold_ms = 6}},
+    {"redis://host?histogram_names=100", {TCP("host", 6379), .histogram_names = 100}},
     {"redis://host?clock_drift_ppm=83333", {TCP("host", 6379), .clock_drift_ppm = 83333}},
     {"redis://host?watchdog_ms=316224000000", {TCP("host", 6379), .watchdog_ms = HF_LEASE_MAX_MS}},
-    {"redis://host?look=off", {TCP("host", 6379), .look = HFI_SWITCH_OFF}},
-    {"redis://host?look=on", {TCP("host", 6379), .look = HFI_SWITCH_ON}},
+    {"redis://host?busy_poll=off", {TCP("host", 6379), .look = HFI_SWITCH_OFF}},
+    {"redis://host?busy_poll=on", {TCP("host", 6379), .look = HFI_SWITCH_ON}},
     {"redis://host?name_prefix=app%3a", {TCP("host", 6379), .name_prefix = S("app:")}},
     {"redis://host?name_prefix=a@b&db=1", {TCP("host", 6379), .name_prefix = S("a@b"), .db = 1}},
     {"redis://host?", {TCP("host", 6379)}},
@@ -136,9 +137,10 @@ static bool same_url(const struct hfi_url *found, const struct hfi_url *expected
            same_time(found->connect_timeout_ms, expected->connect_timeout_ms) &&
            same_time(found->watchdog_ms, expected->watchdog_ms) &&
            same_time(found->max_hold_ms, expected->max_hold_ms) &&
-           same_time(found->ping_ms, expected->ping_ms) && found->look == expected->look &&
+           same_time(found->ping_interval_ms, expected->ping_interval_ms) &&
+           found->look == expected->look &&
            same_time(found->fair_wait_ms, expected->fair_wait_ms) &&
-           same_time(found->timed_names, expected->timed_names) &&
+           same_time(found->histogram_names, expected->histogram_names) &&
            same_time(found->clock_drift_ppm, expected->clock_drift_ppm) &&
            same_text(found->name_prefix, expected->name_prefix) &&
            same_text(found->tls_ca_file, expected->tls_ca_file) &&
@@ -258,17 +260,19 @@ static const struct bad bad[] = {
     {"redis://a?" SECRET "@host", HF_EINVAL, "%3F"}, /* an unescaped password */
     {"redis://a?b&" SECRET "=c@host", HF_EINVAL, "%3F"},
     {"redis://:a?" SECRET "@host", HF_EINVAL, "the port"},
-    {"redis://host?look=maybe", HF_EINVAL, "look must be on or off"},
-    {"redis://host?look=on&look=on", HF_EINVAL, "look is given twice"},
-    {"zk://host?look=off", HF_EINVAL, "look cannot be used with ZooKeeper"},
-    {"redis://host?ping_ms=", HF_EINVAL, "ping_ms"},
-    {"redis://host?ping_ms=-1", HF_EINVAL, "ping_ms"},
-    {"redis://host?ping_ms=1s", HF_EINVAL, "ping_ms"},
-    {"redis://host?ping_ms=1&ping_ms=2", HF_EINVAL, "ping_ms is given twice"},
+    {"redis://host?busy_poll=maybe", HF_EINVAL, "busy_poll must be on or off"},
+    {"redis://host?busy_poll=on&busy_poll=on", HF_EINVAL, "busy_poll is given twice"},
+    {"zk://host?busy_poll=off", HF_EINVAL, "busy_poll cannot be used with ZooKeeper"},
+    {"redis://host?ping_interval_ms=", HF_EINVAL, "ping_interval_ms"},
+    {"redis://host?ping_interval_ms=-1", HF_EINVAL, "ping_interval_ms"},
+    {"redis://host?ping_interval_ms=1s", HF_EINVAL, "ping_interval_ms"},
+    {"redis://host?ping_interval_ms=1&ping_interval_ms=2", HF_EINVAL,
+     "ping_interval_ms is given twice"},
     {"redis://host?fair_wait_ms=5m", HF_EINVAL, "fair_wait_ms"},
     {"redis://host?fair_wait_ms=1&fair_wait_ms=1", HF_EINVAL, "fair_wait_ms is given twice"},
-    {"redis://host?timed_names=all", HF_EINVAL, "timed_names is not a number"},
-    {"redis://host?timed_names=1&timed_names=1", HF_EINVAL, "timed_names is given twice"},
+    {"redis://host?histogram_names=all", HF_EINVAL, "histogram_names is not a number"},
+    {"redis://host?histogram_names=1&histogram_names=1", HF_EINVAL,
+     "histogram_names is given twice"},
     {"redis://host?clock_drift_ppm=1%25", HF_EINVAL, "clock_drift_ppm is not a number"},
     {"redis://host?watchdog_ms=316224000001", HF_EINVAL, "watchdog_ms"},
     {"redis://host?cmd_timeout_ms=99999999999999999999999", HF_EINVAL, "cmd_timeout_ms"},
@@ -433,7 +437,7 @@ CASE(mutated_urls_do_no_harm) {
     unsigned seed = given != NULL ? (unsigned)strtoul(given, NULL, 10) : (unsigned)getpid();
     print_message("HF_TEST_SEED=%u\n", seed);
     static const char *const starts[] = {
-        "redis://me:" SECRET "@[::1]:6379/1?ping_ms=1&name_prefix=a",
+        "redis://me:" SECRET "@[::1]:6379/1?ping_interval_ms=1&name_prefix=a",
         "redis://" SECRET "@host:6379/1?watchdog_ms=10",
         "unix://:" SECRET "@/run/redis.sock?db=1",
         ("redis://h1?user=me&password=" SECRET),

@@ -42,7 +42,7 @@ static const struct good_url good[] = {
     {"redis-cluster://h?pubsub=auto", "h:6379|0|clear|-|-|auto|"},
     {"redis-cluster://h?pubsub=sharded", "h:6379|0|clear|-|-|sharded|"},
     {"redis-cluster://h?pubsub=classic", "h:6379|0|clear|-|-|classic|"},
-    {"redis-cluster://h?map=a:1=b:2&map=[::1]:1=[::2]:2",
+    {"redis-cluster://h?address_map=a:1=b:2&address_map=[::1]:1=[::2]:2",
      "h:6379|0|clear|-|-|-|a:1=b:2,::1:1=::2:2"},
     {"rediss-cluster://h?tls_verify=none", "h:6379|0|tls|-|-|-|"},
 };
@@ -59,14 +59,14 @@ static const struct bad_url bad[] = {
     {"redis-cluster://h1:x", "the port"},
     {"redis-cluster://h?pubsub=on", "auto, sharded or classic"},
     {"redis-cluster://h?pubsub=auto&pubsub=auto", "given twice"},
-    {"redis-cluster://h?map=a:1", "ANNOUNCED:PORT=REAL:PORT"},
+    {"redis-cluster://h?address_map=a:1", "ANNOUNCED:PORT=REAL:PORT"},
     {"redis-cluster://h?tls_ca_file=a", "rediss-cluster://"},
     {"redis-cluster://h?master=m", "redis-sentinel://"},
     {"redis-cluster://h?sentinel_password=" SECRET, "redis-sentinel://"},
     {"redis-cluster://h?nonsense=1", "nonsense"},
     {"redis://h?pubsub=auto", "redis-cluster://"},
     {"unix:///a?pubsub=auto", "redis-cluster://"},
-    {"redis://h?map=a:1=b:1", "redis-cluster://"},
+    {"redis://h?address_map=a:1=b:1", "redis-cluster://"},
 };
 
 CASE(bad_urls_are_refused_in_words) {

@@ -68,7 +68,7 @@ static const struct good_url good[] = {
     {"rediss-sentinel://h/m?sentinel_tls=off", "h:26379|m|0|tls|-|-|-|-|off|-|"},
     {"redis-sentinel://h/m?tls_ca_file=a&sentinel_tls=on", "h:26379|m|0|clear|-|-|-|-|on|-|"},
     {"rediss-sentinel://h/m?sentinel_tls_server_name=s", "h:26379|m|0|tls|-|-|-|-|-|s|"},
-    {"redis-sentinel://h/m?map=10.0.0.1:6379=localhost:7000&map=[::1]:1=[::2]:2",
+    {"redis-sentinel://h/m?address_map=10.0.0.1:6379=localhost:7000&address_map=[::1]:1=[::2]:2",
      "h:26379|m|0|clear|-|-|-|-|-|-|10.0.0.1:6379=localhost:7000,::1:1=::2:2"},
 };
 
@@ -99,15 +99,15 @@ static const struct bad_url bad[] = {
      "sentinel_confirm is given twice"},
     {"redis://h?sentinel_confirm=on", "Sentinel options need redis-sentinel://"},
     {"redis-sentinel://h/m?tls_ca_file=a", "rediss-sentinel://"},
-    {"redis-sentinel://h/m?map=a:1", "ANNOUNCED:PORT=REAL:PORT"},
-    {"redis-sentinel://h/m?map=a=b:1", "ANNOUNCED:PORT=REAL:PORT"},
-    {"redis-sentinel://h/m?map=a:1=b", "ANNOUNCED:PORT=REAL:PORT"},
-    {"redis-sentinel://h/m?map=:1=b:2", "ANNOUNCED:PORT=REAL:PORT"},
-    {"redis-sentinel://h/m?map=a:1=b:0", "ANNOUNCED:PORT=REAL:PORT"},
+    {"redis-sentinel://h/m?address_map=a:1", "ANNOUNCED:PORT=REAL:PORT"},
+    {"redis-sentinel://h/m?address_map=a=b:1", "ANNOUNCED:PORT=REAL:PORT"},
+    {"redis-sentinel://h/m?address_map=a:1=b", "ANNOUNCED:PORT=REAL:PORT"},
+    {"redis-sentinel://h/m?address_map=:1=b:2", "ANNOUNCED:PORT=REAL:PORT"},
+    {"redis-sentinel://h/m?address_map=a:1=b:0", "ANNOUNCED:PORT=REAL:PORT"},
     {"redis-sentinel://h/m?nonsense=1", "nonsense"},
     {"redis://h?master=m", "redis-sentinel://"},
     {"redis://h?sentinel_password=" SECRET, "redis-sentinel://"},
-    {"unix:///a?map=a:1=b:1", "redis-sentinel://"},
+    {"unix:///a?address_map=a:1=b:1", "redis-sentinel://"},
     {"redis-sentinel://h/m?pubsub=auto", "redis-cluster://"},
 };
 

@@ -62,7 +62,7 @@ CASE(refused) {
         const char *url, *words;
     } rows[] = {
         {"zk://h?db=1", "db"},
-        {"zk://h?ping_ms=5", "ping_ms"},
+        {"zk://h?ping_interval_ms=5", "ping_interval_ms"},
         {"zk://h?fair_wait_ms=5", "fair_wait_ms"},
         {"zk://h?acl=nobody", "acl"},
         {"zk://h?acl=open&acl=open", "twice"},

@@ -140,14 +140,14 @@ static hf_lock *lock_of(hf_client *client, any_kind kind) {
 }
 
 static int acquire_as(hf_lock *lock, hf_owner owner, int64_t wait_ms) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.owner = owner;
     options.wait_ms = wait_ms;
     return hf_lock_acquire_with(lock, &options, NULL);
 }
 
 static hf_op *begin_wait(const struct sides *sides) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_op *op;
     options.owner = 2;
     assert_hf(HF_OK, hf_lock_acquire_start(sides->waits, &options, NULL, NULL, &op));
@@ -339,7 +339,7 @@ static void ask_permits(hf_permits *permits, int64_t available, int64_t total, i
 }
 
 static void use_permits(struct pair *pair, hf_permits *one, hf_permits *other) {
-    hf_permits_options two = HF_PERMITS_INIT;
+    hf_permits_options two = HF_PERMITS_OPTIONS_INIT;
     hf_permit_id ids[2];
     hf_permit_id woken_ids[2];
     hf_op *op;
@@ -354,7 +354,7 @@ static void use_permits(struct pair *pair, hf_permits *one, hf_permits *other) {
     ask_permits(other, 0, 2, 2);
     assert_true(wait_until(is_renewed, pair->first, ENDURING_MS));
     assert_hf(HF_OK, hf_permits_extend(one, &ids[0], 20000));
-    assert_hf(HF_OK, hf_permits_lease_ms(other, &ids[0], &number));
+    assert_hf(HF_OK, hf_permits_ttl_ms(other, &ids[0], &number));
     assert_true(number > 10000);
     assert_hf(HF_EBUSY, hf_permits_try(other, woken_ids));
     assert_hf(HF_ETIMEDOUT, hf_permits_acquire_for(other, 100, woken_ids));

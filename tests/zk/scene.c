@@ -96,7 +96,7 @@ hf_owner scene_acquired(hf_op *op) {
 
 hf_op *scene_acquire_as(hf_lock *lock, hf_owner owner) {
     hf_op *op = NULL;
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.owner = owner;
     assert_hf(HF_OK, hf_lock_acquire_start(lock, &options, NULL, NULL, &op));
     return op;

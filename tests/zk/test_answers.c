@@ -6,7 +6,7 @@
  * quorum or another product.
  */
 #include "support/case.h"
-#include "support/news_log.h"
+#include "support/notification_log.h"
 #include "zk/scene.h"
 
 #include <stdio.h>
@@ -30,16 +30,16 @@ static const struct {
     const char *words; /* NULL: it is overcome */
 } refusals[] = {
     {-6, HF_ENOTSUP, "3.5"},
-    {-13, HF_EREFUSED, "NewConfigNoQuorum"},
+    {-13, HF_EUNAVAILABLE, "NewConfigNoQuorum"},
     {NO_AUTH, HF_EPERM, "NoAuth"},
     {-108, HF_EWRONGTYPE, "NoChildrenForEphemerals"},
     {-114, HF_EPERM, "InvalidACL"},
     {-115, HF_EPERM, "AuthFailed"},
-    {-119, HF_EREFUSED, "NotReadOnly"},
-    {-120, HF_EREFUSED, "EphemeralOnLocalSession"},
+    {-119, HF_EUNAVAILABLE, "NotReadOnly"},
+    {-120, HF_EUNAVAILABLE, "EphemeralOnLocalSession"},
     {-124, HF_EPERM, "SASL"},
     {-125, HF_EOOM, "QuotaExceeded"},
-    {THROTTLED, HF_EREFUSED, "ThrottledOp"},
+    {THROTTLED, HF_EUNAVAILABLE, "ThrottledOp"},
     {-9999, HF_EPROTO, "-9999"},
     {-4, HF_OK, NULL},   /* ConnectionLoss */
     {-7, HF_OK, NULL},   /* OperationTimeout */
@@ -71,19 +71,19 @@ CASE_AROUND(acquire_outcome, scene_heal, NULL) {
 
 /* Without an answer there is no watch: it asks again before it says that it listens. */
 CASE_AROUND(a_listener_asks_again, scene_heal, NULL) {
-    struct news_log *news_log = news_log_new();
+    struct notification_log *notification_log = notification_log_new();
     hf_listener *listener;
     assert_int_equal(zk_make(scene.eyes, "/busy", "", 0), 0);
     hf_client *client = scene_proxied(SURVIVES_MS);
     assert_hf(HF_OK, hf_ping(client));
     refuse_next("getChildren2 /busy", THROTTLED);
-    assert_hf(HF_OK, hf_listen(client, "busy", news_log_add, news_log, &listener));
-    assert_true(news_log_wait(news_log, HF_NEWS_LISTENING, 1, HANG_MS));
+    assert_hf(HF_OK, hf_listen(client, "busy", notification_log_add, notification_log, &listener));
+    assert_true(notification_log_wait(notification_log, HF_NOTIFY_SUBSCRIBED, 1, HANG_MS));
     assert_int_equal(zk_make(scene.eyes, "/busy/child", "", 0), 0);
-    assert_true(news_log_wait(news_log, HF_NEWS_CHANGED, 1, HANG_MS));
+    assert_true(notification_log_wait(notification_log, HF_NOTIFY_CHANGED, 1, HANG_MS));
     hf_listener_free(listener);
     hf_close(client);
-    news_log_free(news_log);
+    notification_log_free(notification_log);
 }
 
 /* Its caller gets the refusal; the node goes all the same, in the background. */
@@ -96,7 +96,7 @@ CASE_AROUND(release_outcome, scene_heal, NULL) {
     assert_nodes("kept", 0);
     assert_hf(HF_OK, hf_lock_acquire(lock));
     refuse_next("delete /kept/", THROTTLED);
-    assert_hf(HF_EREFUSED, hf_lock_release(lock));
+    assert_hf(HF_EUNAVAILABLE, hf_lock_release(lock));
     assert_nodes("kept", 0);
     assert_hf(HF_OK, hf_lock_acquire(lock));
     assert_hf(HF_OK, hf_lock_release(lock));

@@ -33,7 +33,7 @@ static void make(const char *format, const char *parent, int number, const char 
 }
 
 static hf_fleet *survey(hf_client *client, const char *pattern) {
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     hf_fleet *fleet = NULL;
     options.pattern = pattern;
     options.limit_ms = HANG_MS;
@@ -64,7 +64,7 @@ CASE_AROUND(a_queue_of_many, scene_heal, NULL) {
     assert_int_equal(info->waiters_len, 99);
     hf_lock_info_free(info);
     hf_fleet *fleet = survey(client, "many");
-    assert_string_equal(fleet->words, "");
+    assert_string_equal(fleet->missing_text, "");
     assert_int_equal(fleet->locks_len, 1);
     assert_int_equal(fleet->locks[0]->listeners, waiters - 1);
     hf_fleet_free(fleet);
@@ -225,11 +225,11 @@ CASE_AROUND(a_list_that_is_too_long_is_refused, scene_heal, NULL) {
     /* A survey tells of the others, and that it does not tell all. */
     hf_fleet *fleet = survey(client, "o*");
     assert_int_equal(fleet->locks_len, 1);
-    assert_string_equal(fleet->words, "");
+    assert_string_equal(fleet->missing_text, "");
     hf_fleet_free(fleet);
     fleet = survey(client, NULL);
     assert_true(fleet->locks_len >= 1);
-    assert_string_equal(fleet->words, "a list of nodes is longer than a reply may be");
+    assert_string_equal(fleet->missing_text, "a list of nodes is longer than a reply may be");
     hf_fleet_free(fleet);
 
     /* Nothing of ours is left there, and nobody else has noticed. */

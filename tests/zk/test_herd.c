@@ -81,7 +81,7 @@ CASE_AROUND(many_holds_are_kept, scene_heal, NULL) {
     hf_lock **locks = calloc((size_t)holds, sizeof *locks);
     hf_op **ops = calloc((size_t)holds, sizeof *ops);
     assert_true(locks != NULL && ops != NULL);
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.owner = hf_owner_self();
     for (int i = 0; i < holds; i++) {
         char name[32];

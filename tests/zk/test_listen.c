@@ -3,7 +3,7 @@
  */
 #include "support/case.h"
 #include "support/memory.h"
-#include "support/news_log.h"
+#include "support/notification_log.h"
 #include "zk/scene.h"
 
 #include <stdio.h>
@@ -11,8 +11,9 @@
 
 /* Waits until what has just been done is told of. */
 static void assert_changed(struct subscriber *subscriber, int *notified) {
-    assert_true(news_log_wait(subscriber->news_log, HF_NEWS_CHANGED, *notified + 1, HANG_MS));
-    *notified = news_log_count(subscriber->news_log, HF_NEWS_CHANGED);
+    assert_true(notification_log_wait(subscriber->notification_log, HF_NOTIFY_CHANGED,
+                                      *notified + 1, HANG_MS));
+    *notified = notification_log_count(subscriber->notification_log, HF_NOTIFY_CHANGED);
 }
 
 CASE_AROUND(a_lock_of_which_there_is_nothing_yet, scene_heal, NULL) {
@@ -26,8 +27,8 @@ CASE_AROUND(a_lock_of_which_there_is_nothing_yet, scene_heal, NULL) {
         assert_hf(HF_OK, hf_lock_release(lock));
         assert_changed(&subscriber, &notified);
     }
-    assert_int_equal(news_log_count(subscriber.news_log, HF_NEWS_LISTENING), 1);
-    assert_int_equal(news_log_count(subscriber.news_log, HF_NEWS_DEAF), 0);
+    assert_int_equal(notification_log_count(subscriber.notification_log, HF_NOTIFY_SUBSCRIBED), 1);
+    assert_int_equal(notification_log_count(subscriber.notification_log, HF_NOTIFY_INTERRUPTED), 0);
     hf_lock_free(lock);
     subscriber_free(&subscriber);
     hf_close(client);
@@ -43,13 +44,14 @@ CASE_AROUND(a_break_is_a_change, scene_heal, NULL) {
     struct subscriber subscriber = subscriber_new(client, "broken");
     hf_lock *lock = scene_lock(rival, HF_PLAIN, "broken");
     hf_lock *breaking = scene_lock(client, HF_PLAIN, "broken");
-    assert_hf(HF_ENOTSUP, hf_listen_breaks(client, news_log_add, subscriber.news_log, &breaks));
+    assert_hf(HF_ENOTSUP,
+              hf_listen_breaks(client, notification_log_add, subscriber.notification_log, &breaks));
     assert_null(breaks);
     assert_hf(HF_OK, hf_lock_acquire(lock));
     assert_changed(&subscriber, &notified);
     assert_hf(HF_OK, hf_lock_break(breaking, &broken));
     assert_changed(&subscriber, &notified);
-    assert_int_equal(news_log_count(subscriber.news_log, HF_NEWS_BROKEN), 0);
+    assert_int_equal(notification_log_count(subscriber.notification_log, HF_NOTIFY_BROKEN), 0);
     hf_lock_free(breaking);
     hf_lock_free(lock);
     subscriber_free(&subscriber);
@@ -115,11 +117,14 @@ CASE_AROUND(a_reconnecting_client_reports_it, scene_heal, NULL) {
     struct subscriber subscriber = subscriber_new(client, "cut");
     proxy_refuse(scene.proxy, true);
     assert_true(proxy_cut_connections(scene.proxy, "") > 0);
-    assert_true(news_log_wait(subscriber.news_log, HF_NEWS_DEAF, 1, HANG_MS));
-    assert_int_equal(news_log_last(subscriber.news_log, HF_NEWS_DEAF).code, HF_EUNREACH);
+    assert_true(
+        notification_log_wait(subscriber.notification_log, HF_NOTIFY_INTERRUPTED, 1, HANG_MS));
+    assert_int_equal(notification_log_last(subscriber.notification_log, HF_NOTIFY_INTERRUPTED).code,
+                     HF_EUNREACH);
     assert_int_equal(zk_make(scene.eyes, "/cut", "", 0), 0);
     proxy_refuse(scene.proxy, false);
-    assert_true(news_log_wait(subscriber.news_log, HF_NEWS_LISTENING, 2, HANG_MS));
+    assert_true(
+        notification_log_wait(subscriber.notification_log, HF_NOTIFY_SUBSCRIBED, 2, HANG_MS));
     assert_changed(&subscriber, &notified);
     assert_int_equal(zk_make(scene.eyes, "/cut/child", "", 0), 0);
     assert_changed(&subscriber, &notified);
@@ -134,8 +139,10 @@ CASE_AROUND(a_server_that_returns_empty, scene_heal, NULL) {
     assert_int_equal(zk_make(scene.eyes, "/forgotten", "", 0), 0);
     struct subscriber subscriber = subscriber_new(client, "forgotten");
     zk_restart_empty(scene.zk);
-    assert_true(news_log_wait(subscriber.news_log, HF_NEWS_DEAF, 1, HANG_MS));
-    assert_true(news_log_wait(subscriber.news_log, HF_NEWS_LISTENING, 2, HANG_MS));
+    assert_true(
+        notification_log_wait(subscriber.notification_log, HF_NOTIFY_INTERRUPTED, 1, HANG_MS));
+    assert_true(
+        notification_log_wait(subscriber.notification_log, HF_NOTIFY_SUBSCRIBED, 2, HANG_MS));
     assert_changed(&subscriber, &notified);
     assert_int_equal(zk_make(scene.eyes, "/forgotten", "", 0), 0);
     assert_changed(&subscriber, &notified);
@@ -171,7 +178,7 @@ CASE_AROUND(two_listeners_and_a_waiter, scene_heal, NULL) {
 
 static bool play_with_memory(long fail_at) {
     struct memory memory = {0};
-    struct news_log *news_log = news_log_new();
+    struct notification_log *notification_log = notification_log_new();
     hf_client *client;
     hf_listener *listener = NULL;
     hf_options options = HF_OPTIONS_INIT;
@@ -179,9 +186,9 @@ static bool play_with_memory(long fail_at) {
     options.allocator = memory_allocator(&memory);
     assert_hf(HF_OK, hf_open(zk_url(scene.zk), &options, &client));
     atomic_store(&memory.fail_at, atomic_load(&memory.calls) + fail_at);
-    int err = hf_listen(client, "starved", news_log_add, news_log, &listener);
+    int err = hf_listen(client, "starved", notification_log_add, notification_log, &listener);
     if (err == HF_OK) {
-        assert_true(news_log_wait(news_log, HF_NEWS_LISTENING, 1, HANG_MS));
+        assert_true(notification_log_wait(notification_log, HF_NOTIFY_SUBSCRIBED, 1, HANG_MS));
     } else {
         assert_int_equal(err, HF_ENOMEM);
     }
@@ -189,7 +196,7 @@ static bool play_with_memory(long fail_at) {
     hf_listener_free(listener);
     assert_int_equal(hf_close(client), HF_OK);
     assert_int_equal(atomic_load(&memory.live), 0);
-    news_log_free(news_log);
+    notification_log_free(notification_log);
     return came_to_it;
 }
 

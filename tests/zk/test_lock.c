@@ -128,7 +128,7 @@ CASE_AROUND(a_process_sends_one, scene_heal, NULL) {
 CASE_AROUND(a_lease_is_ours_to_end, scene_heal, NULL) {
     struct pair pair = meet(HF_PLAIN, "lease");
     struct scene_events events = {0};
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.lease_ms = PASSES_MS;
     assert_hf(HF_OK, hf_lock_on_lost(pair.mine, scene_on_event, &events));
     assert_hf(HF_OK, hf_lock_acquire_with(pair.mine, &options, NULL));
@@ -143,7 +143,7 @@ CASE_AROUND(a_lease_is_ours_to_end, scene_heal, NULL) {
 /* A lease that is longer than the session is worth is proved bit by bit; one that is extended ends later. */
 CASE_AROUND(a_lease_may_be_long, scene_heal, NULL) {
     struct pair pair = meet(HF_PLAIN, "long");
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.lease_ms = 10 * SURVIVES_MS;
     assert_hf(HF_OK, hf_lock_acquire_with(pair.mine, &options, NULL));
     assert_true(hf_lock_remaining_ms(pair.mine) <= SURVIVES_MS);
@@ -169,7 +169,7 @@ static bool lengthen_during_a_heartbeat(bool nested) {
     hf_client *client = scene_proxied(SHORT_MS);
     hf_lock *lock = scene_lock(client, HF_PLAIN, name),
             *next = scene_lock(client, HF_PLAIN, "next");
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.lease_ms = 2 * SHORT_MS;
     assert_hf(HF_OK, hf_lock_acquire_with(lock, &options, NULL));
     char path[160];
@@ -360,7 +360,7 @@ CASE_AROUND(other_recipes_are_left_alone, scene_heal, NULL) {
     assert_int_equal(zk_make(scene.eyes, "/theirs/lock-0000000001", "", 0), 0);
     assert_hf(HF_OK, hf_lock_inspect(lock, &info));
     assert_int_equal(info->kind, HF_FOUND_OTHER);
-    assert_non_null(info->words);
+    assert_non_null(info->type_name);
     hf_lock_info_free(info);
     hf_lock_free(lock);
     hf_close(client);

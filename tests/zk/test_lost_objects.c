@@ -45,7 +45,7 @@ CASE_AROUND(reply_of_a_change_is_unknown, NULL, scene_heal) {
     assert_hf(HF_OK, hf_sem_try_set(sem, 5, 0, NULL));
     size_t fired = proxy_fired(scene.proxy);
     proxy_drop_replies_after(scene.proxy, "setData /sem-ran");
-    assert_hf(HF_EUNKNOWN, hf_sem_acquire(sem, 1));
+    assert_hf(HF_EINDOUBT, hf_sem_acquire(sem, 1));
     fired_once(fired);
     assert_available(sem, 4);
     hf_sem_free(sem);
@@ -74,7 +74,7 @@ CASE_AROUND(reply_of_the_last_count_down, NULL, scene_heal) {
     assert_hf(HF_OK, hf_latch_try_set(latch, 1, NULL));
     size_t fired = proxy_fired(scene.proxy);
     proxy_drop_replies_after(scene.proxy, "delete /latch-ran");
-    assert_hf(HF_EUNKNOWN, hf_latch_count_down(latch));
+    assert_hf(HF_EINDOUBT, hf_latch_count_down(latch));
     fired_once(fired);
     assert_int_equal(zk_exists(scene.eyes, "/latch-ran"), ZK_NO_NODE);
     hf_latch_free(latch);
@@ -88,7 +88,7 @@ static void assert_beneath(const char *path, int expected) {
 }
 
 static int take_two(hf_permits *permits, hf_permit_id ids[2]) {
-    hf_permits_options options = HF_PERMITS_INIT;
+    hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
     options.count = 2;
     return hf_permits_acquire_with(permits, &options, ids);
 }
@@ -136,7 +136,7 @@ CASE_AROUND(request_of_taking_permits, NULL, scene_heal) {
 }
 
 static int take_one(hf_permits *permits, int64_t lease_ms, hf_permit_id *id) {
-    hf_permits_options options = HF_PERMITS_INIT;
+    hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
     options.lease_ms = lease_ms;
     return hf_permits_acquire_with(permits, &options, id);
 }
@@ -187,7 +187,7 @@ CASE_AROUND(a_refusal_of_taking_permits, NULL, scene_heal) {
     hf_permits *permits = permits_of(client, "pool-refused");
     warm_permits(permits);
     proxy_answer_instead(scene.proxy, "multi", throttled, sizeof throttled);
-    assert_hf(HF_EREFUSED, take_one(permits, HF_WATCHDOG, &id));
+    assert_hf(HF_EUNAVAILABLE, take_one(permits, HF_WATCHDOG, &id));
     scene_await_empty("/pool-refused/locks");
     assert_hf(HF_OK, take_one(permits, HF_WATCHDOG, &id));
     assert_hf(HF_OK, hf_permits_release(permits, &id));
@@ -203,7 +203,7 @@ CASE_AROUND(a_session_that_ends_with_the_reply, NULL, scene_heal) {
     hf_permits *permits = permits_of(client, "pool-ended");
     warm_permits(permits);
     assert_hf(HF_OK, hf_lock_acquire(lock));
-    hf_permits_options options = HF_PERMITS_INIT;
+    hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
     options.lease_ms = HF_NO_LEASE;
     hf_op *op = NULL;
     size_t fired = proxy_fired(scene.proxy);

@@ -15,7 +15,7 @@
 #define WAITER 7 /* an owner */
 
 static void assert_allowed(int err) {
-    if (err != HF_OK && err != HF_ENOMEM && err != HF_EUNREACH && err != HF_EUNKNOWN &&
+    if (err != HF_OK && err != HF_ENOMEM && err != HF_EUNREACH && err != HF_EINDOUBT &&
         err != HF_ETIMEDOUT && err != HF_EBUSY)
         fail_msg("%s: %s", hf_error_name(err), hf_last_error()->text);
 }
@@ -52,7 +52,7 @@ static void hold_it(hf_lock *lock) {
 /* Behind another in the queue: whether or not it comes that far, only the other's node is left if not. */
 static void wait_for_it(hf_lock *lock, hf_lock *rival) {
     hf_op *op = NULL;
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.owner = WAITER;
     assert_hf(HF_OK, hf_lock_acquire(rival));
     int err = hf_lock_acquire_start(lock, &options, NULL, NULL, &op);

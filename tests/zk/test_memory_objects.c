@@ -13,7 +13,7 @@
 
 /* What may come of a call without memory. */
 static bool is_done(int err) {
-    bool known = err == HF_OK || err == HF_ENOMEM || err == HF_EUNREACH || err == HF_EUNKNOWN ||
+    bool known = err == HF_OK || err == HF_ENOMEM || err == HF_EUNREACH || err == HF_EINDOUBT ||
                  err == HF_ETIMEDOUT || err == HF_ELOST;
     if (!known)
         fail_msg("%s: %s", hf_error_name(err), hf_last_error()->text);
@@ -22,7 +22,7 @@ static bool is_done(int err) {
 
 static void write_and_read(hf_client *client) {
     hf_lock *write = NULL, *read = NULL;
-    hf_lock_options options = HF_LOCK_INIT;
+    hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     options.kind = HF_WRITE;
     int err = hf_lock_new_with(client, "mem/rw", 6, &options, &write);
     options.kind = HF_READ;
@@ -40,7 +40,7 @@ static void write_and_read(hf_client *client) {
 static void take_and_give_back(hf_client *client) {
     hf_permits *permits = NULL;
     hf_permit_id ids[3];
-    hf_permits_options options = HF_PERMITS_INIT;
+    hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
     options.count = 3;
     options.wait_ms = HANG_MS;
     int err = hf_permits_new(client, "mem/pool", &permits);

@@ -30,7 +30,7 @@ static void end(struct pool *p) {
 
 static int take(hf_permits *permits, int64_t count, int64_t wait_ms, int64_t lease_ms,
                 hf_permit_id *ids) {
-    hf_permits_options options = HF_PERMITS_INIT;
+    hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
     options.count = count;
     options.wait_ms = wait_ms;
     options.lease_ms = lease_ms;
@@ -39,7 +39,7 @@ static int take(hf_permits *permits, int64_t count, int64_t wait_ms, int64_t lea
 
 static hf_op *take_start(hf_permits *permits, int64_t count, hf_permit_id *ids) {
     hf_op *op = NULL;
-    hf_permits_options options = HF_PERMITS_INIT;
+    hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
     options.count = count;
     assert_int_equal(hf_permits_acquire_start(permits, &options, ids, NULL, NULL, &op), HF_OK);
     return op;
@@ -192,10 +192,10 @@ CASE(leases) {
 
     assert_int_equal(take(p.ours, 1, 0, SURVIVES_MS, &brief), HF_OK);
     assert_int_equal(hf_permits_extend(p.ours, &brief, 60000), HF_OK);
-    assert_int_equal(hf_permits_lease_ms(p.ours, &brief, &left_ms), HF_OK);
+    assert_int_equal(hf_permits_ttl_ms(p.ours, &brief, &left_ms), HF_OK);
     assert_true(left_ms > 0);
     assert_int_equal(hf_permits_extend(p.theirs, &brief, 60000), HF_ENOTSUP);
-    assert_int_equal(hf_permits_lease_ms(p.theirs, &brief, &left_ms), HF_ENOTSUP);
+    assert_int_equal(hf_permits_ttl_ms(p.theirs, &brief, &left_ms), HF_ENOTSUP);
     assert_int_equal(hf_permits_extend(p.theirs, &lasting, 60000), HF_ENOTOWNER);
     assert_int_equal(hf_permits_expire(p.ours, 60000, NULL), HF_ENOTSUP);
     assert_int_equal(hf_permits_release(p.ours, &brief), HF_OK);

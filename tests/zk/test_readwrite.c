@@ -31,7 +31,7 @@ static void end(struct both *b) {
 }
 
 static int try_as(hf_lock *lock, hf_owner owner) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.owner = owner;
     options.wait_ms = 0;
     return hf_lock_acquire_with(lock, &options, NULL);
@@ -170,7 +170,7 @@ CASE(tokens_grow_on_both_sides) {
     for (int i = 0; i < 4; i++) {
         hf_lock *lock = i % 2 == 0 ? b.write : b.their_read;
         hf_result result = HF_INIT(hf_result, HF_NO_DEFAULTS);
-        hf_acquire_options options = HF_ACQUIRE_INIT;
+        hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
         options.owner = A;
         assert_int_equal(hf_lock_acquire_with(lock, &options, &result), HF_OK);
         assert_true(result.token > last);

@@ -21,13 +21,13 @@ static void play(const struct row *row) {
             *wanted = scene_lock(rival, row->kind, row->name);
     assert_hf(HF_OK, hf_lock_acquire(lock));
     for (int i = 0; i < 3; i++) {
-        assert_hf(HF_EREFUSED, hf_lock_acquire_for(wanted, HANG_MS));
+        assert_hf(HF_EUNAVAILABLE, hf_lock_acquire_for(wanted, HANG_MS));
         assert_non_null(strstr(hf_last_error()->text, "run out of sequence numbers"));
         assert_true(zk_wait_children(scene.eyes, row->path, 1, HANG_MS));
     }
     assert_true(hf_lock_remaining_ms(lock) > 0);
     assert_hf(HF_OK, hf_lock_release(lock));
-    assert_hf(HF_EREFUSED, hf_lock_acquire(lock));
+    assert_hf(HF_EUNAVAILABLE, hf_lock_acquire(lock));
     assert_true(zk_wait_children(scene.eyes, row->path, 0, HANG_MS));
     assert_int_equal(zk_delete(scene.eyes, row->path), 0);
     assert_hf(HF_OK, hf_lock_acquire(wanted));

@@ -422,7 +422,7 @@ CASE_AROUND(an_answer_is_looked_at_late, scene_heal, NULL) {
     hf_options options = HF_OPTIONS_INIT;
     hf_client *client = NULL;
     hf_op *op = NULL;
-    hf_acquire_options acquire = HF_ACQUIRE_INIT;
+    hf_acquire_options acquire = HF_ACQUIRE_OPTIONS_INIT;
     options.watchdog_ms = T_MS;
     options.flags = HF_MANUAL_DISPATCH;
     scene_warm("late-answer");

@@ -12,13 +12,13 @@
 #include <unistd.h>
 
 static hf_fleet *survey(hf_client *client, const char *pattern) {
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     hf_fleet *fleet = NULL;
     options.pattern = pattern;
     options.limit_ms = HANG_MS;
     assert_hf(HF_OK, hf_survey(client, &options, &fleet));
     assert_int_equal(fleet->missing, 0);
-    assert_string_equal(fleet->words, "");
+    assert_string_equal(fleet->missing_text, "");
     return fleet;
 }
 
@@ -92,7 +92,7 @@ CASE_AROUND(a_queue_is_reported_in_order, scene_heal, NULL) {
     const hf_fleet_party *holder = lock->holders[0];
     assert_true(is_of(holder, line[0].client));
     assert_int_equal(holder->count, 1);
-    assert_int_equal(holder->presence, HF_CONNECTED);
+    assert_int_equal(holder->presence, HF_PRESENCE_CONNECTED);
     assert_int_equal(holder->seen_by, HF_SEEN_BY_SERVER);
     assert_true(holder->for_ms > 0);
     assert_int_equal(holder->client->pid, getpid());
@@ -205,13 +205,13 @@ CASE_AROUND(nodes_of_others_are_named_by_their_session, scene_heal, NULL) {
                  scene.eyes, "/java/_c_0a1b2c3d-0000-4000-8000-000000000001-lock-0000000003"));
     assert_int_equal(lock->holders_len, 1);
     assert_string_equal(lock->holders[0]->owner, expected);
-    assert_int_equal(lock->holders[0]->presence, HF_CONNECTED);
+    assert_int_equal(lock->holders[0]->presence, HF_PRESENCE_CONNECTED);
     assert_null(lock->holders[0]->client);
     assert_int_equal(lock->waiters_len, 2);
     expected[strlen(expected) - strlen("10.1.2.3")] = '\0';
     assert_string_equal(lock->waiters[0]->owner, expected);
     assert_string_equal(lock->waiters[1]->owner, "no session by hand");
-    assert_int_equal(lock->waiters[1]->presence, HF_GONE);
+    assert_int_equal(lock->waiters[1]->presence, HF_PRESENCE_GONE);
     hf_fleet_free(fleet);
     assert_int_equal(zk_delete(scene.eyes, "/java/lock-0000000005"), 0);
     zk_client_close(java);
@@ -325,7 +325,7 @@ static bool is_found(void *arg) {
 
 /* Synchronous owners are threads; these are numbers of our own. */
 static void acquire_as(hf_lock *lock, hf_owner owner, int64_t wait_ms, hf_op **ret_op) {
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.owner = owner;
     options.wait_ms = wait_ms;
     assert_hf(HF_OK, hf_lock_acquire_start(lock, &options, NULL, NULL, ret_op));
@@ -465,7 +465,7 @@ CASE_AROUND(a_lost_connection_is_made_up_for, scene_heal, NULL) {
 
 /* A server that greets and then ends each connection was not reached. */
 CASE_AROUND(connections_that_keep_breaking_end_it, scene_heal, NULL) {
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     hf_fleet *fleet = NULL;
     hf_client *client = scene_proxied(SURVIVES_MS);
     options.limit_ms = HANG_MS;
@@ -500,7 +500,7 @@ CASE_AROUND(a_survey_can_be_cancelled, scene_heal, NULL) {
 CASE_AROUND(the_limit_comes_before_an_answer, scene_heal, NULL) {
     static const char *const at[] = {"sync /", "exists /"};
     hf_client *client = scene_proxied(SURVIVES_MS);
-    hf_survey_options options = HF_SURVEY_INIT;
+    hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     options.limit_ms = 400;
     assert_hf(HF_OK, hf_ping(client));
     for (size_t i = 0; i < sizeof at / sizeof at[0]; i++) {
@@ -510,7 +510,7 @@ CASE_AROUND(the_limit_comes_before_an_answer, scene_heal, NULL) {
         assert_hf(HF_OK, hf_survey(client, &options, &fleet));
         assert_true(now_ms() - from_ms >= options.limit_ms);
         assert_int_equal(fleet->missing, HF_MISSING_LOCKS);
-        assert_string_not_equal(fleet->words, "");
+        assert_string_not_equal(fleet->missing_text, "");
         hf_fleet_free(fleet);
         assert_true(proxy_release_held(scene.proxy) >= 1);
     }

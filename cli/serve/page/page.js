@@ -72,7 +72,7 @@ function take(lock, taken) {
   const parties = [...lock.holders, ...lock.waiters];
   for (const party of parties) {
     party.since = party.for_ms == null ? null : taken - party.for_ms;
-    party.until = party.left_ms == null ? null : taken + party.left_ms;
+    party.until = party.remaining_ms == null ? null : taken + party.remaining_ms;
   }
   lock.until = lock.ttl_ms == null ? null : taken + lock.ttl_ms;
   lock.span = Math.max(lock.ttl_ms || 0, before && before.span || 0, 1);

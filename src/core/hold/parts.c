@@ -44,7 +44,7 @@ void hfi_parts_unref(struct hfi_parts *parts) {
     struct {
         void (*forget)(void *arg);
         void *arg;
-    } hooks[HF_MEMBERS_MAX];
+    } hooks[HF_MULTI_MAX];
     if (parts == NULL || atomic_fetch_sub_explicit(&parts->refs, 1, memory_order_acq_rel) != 1)
         return;
     if (parts->end != NULL)

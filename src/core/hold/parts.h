@@ -36,7 +36,7 @@ struct hfi_parts {
     struct hfi_cohort *cohort;            /* of a cohort (src/joint); else NULL */
     void (*end)(struct hfi_parts *parts); /* the last reference goes; or NULL */
     size_t len;
-    unsigned char order[HF_MEMBERS_MAX];    /* in which they are waited for: indices */
+    unsigned char order[HF_MULTI_MAX];      /* in which they are waited for: indices */
     struct hfi_name_stats_ref *stats_table; /* of each part: a joint lock has none of its own */
     struct hfi_part of[]; /* in the order given; name statistics and names are behind it */
 };

@@ -23,7 +23,7 @@
 
 /* ---- Times ---- */
 
-void hfi_times_read(const struct hfi_times *times, hf_times *ret) {
+void hfi_times_read(const struct hfi_times *times, hf_histogram *ret) {
     ret->count = atomic_load_explicit(&times->count, memory_order_relaxed);
     ret->sum_us = atomic_load_explicit(&times->sum_us, memory_order_relaxed);
     ret->max_us = atomic_load_explicit(&times->max_us, memory_order_relaxed);

@@ -28,7 +28,7 @@ struct hfi_times {
 
 /* To both; the second may be NULL. */
 void hfi_times_add(struct hfi_times *times, struct hfi_times *also, int64_t us);
-void hfi_times_read(const struct hfi_times *times, hf_times *ret);
+void hfi_times_read(const struct hfi_times *times, hf_histogram *ret);
 
 /* The histograms of one name. */
 struct hfi_entries {

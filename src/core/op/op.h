@@ -35,9 +35,9 @@ enum hfi_op_state {
 struct hfi_work {
     struct hfi_call call;
     hf_result result;
-    hf_lock_info **ret_info; /* inspect: the caller's, like ret_ids */
-    hf_facts **ret_facts;    /* facts: the same */
-    hf_fleet **ret_fleet;    /* survey: the same */
+    hf_lock_info **ret_info;    /* inspect: the caller's, like ret_ids */
+    hf_server_info **ret_facts; /* facts: the same */
+    hf_fleet **ret_fleet;       /* survey: the same */
     struct hfi_findings **ret_findings;
     bool written; /* one of these was. Guarded by the shard */
     struct {
@@ -118,7 +118,7 @@ struct hf_op {
     atomic_int claim;     /* enum hfi_claim */
     int code;             /* of the result, if there is no work */
     hf_error *error;      /* the error text; NULL: the code's text, or there was no memory */
-    hf_callback callback;
+    hf_op_fn callback;
     void *user;
     size_t size; /* bytes allocated */
 };
@@ -209,7 +209,7 @@ struct hfi_op_args {
     hf_permit_id *ret_ids;          /* permits: as many */
     const struct hfi_backoff *spin; /* acquire: copied; NULL: the kind's default */
     hf_lock_info **ret_info;        /* inspect: written before it completes, on success */
-    hf_facts **ret_facts;           /* facts: the same */
+    hf_server_info **ret_facts;     /* facts: the same */
     hf_fleet **ret_fleet;           /* survey: the same; its `name` is the pattern */
     /* instead: the findings of this engine, not joined yet */
     struct hfi_findings **ret_findings;
@@ -223,7 +223,7 @@ struct hfi_op_args {
     struct hf_cancel *cancel;
     hf_check_fn check; /* synchronous, of a verb that waits: may end the wait; or NULL */
     void *check_user;
-    hf_callback callback;
+    hf_op_fn callback;
     /* Instead of a callback: called on the operation's executor when it completes. It may still
      * have something to settle then. */
     void (*on_result)(void *user, const hf_result *result);

@@ -40,10 +40,10 @@ static void leave_to_keeper(struct hf_op *op) {
     pthread_mutex_lock(&op->shard->mtx);
     hfi_hold_leave_locked(op->hold);
     pthread_mutex_unlock(&op->shard->mtx);
-    hfi_fail(&error, HF_EUNKNOWN, "an earlier command of this owner is still unanswered");
+    hfi_fail(&error, HF_EINDOUBT, "an earlier command of this owner is still unanswered");
     op->call->lane = HFI_LANE_KEEPER;
     hfi_task_ref(&op->task);
-    hfi_op_publish(op, HF_EUNKNOWN, &error);
+    hfi_op_publish(op, HF_EINDOUBT, &error);
     hfi_task_move(&op->task, op->core->keeper); /* from here on the keeper owns it */
     hfi_task_unref(&op->task);
 }
@@ -112,7 +112,7 @@ void hfi_op_waited(struct hf_op *op) {
         return;
     if (stalled != HF_OK) {
         hfi_fail(&error, stalled, "the server has not %s an earlier command yet",
-                 stalled == HF_EREFUSED ? "taken" : "answered");
+                 stalled == HF_EUNAVAILABLE ? "taken" : "answered");
         hfi_op_complete(op, stalled, &error);
         return;
     }

@@ -135,7 +135,7 @@ bool hfi_op_is_hopeless(const struct hf_op *op) {
     const struct hfi_call_status *call_status = &op->call_status;
     return atomic_load(&op->core->abandoning) ||
            (atomic_load(&op->core->closing) && atomic_load(&call_status->stalled_since_ms) != 0 &&
-            atomic_load(&call_status->stalled) == HF_EREFUSED);
+            atomic_load(&call_status->stalled) == HF_EUNAVAILABLE);
 }
 
 /* The client closes, and the server has not answered for a while. */

@@ -3,7 +3,7 @@
  * and await may wait.
  *
  * Verbs like those of locks, on the operation's executor, but without a hold: there is no state to
- * keep afterwards, and no turn to take. If the outcome is unknown, it is reported as HF_EUNKNOWN
+ * keep afterwards, and no turn to take. If the outcome is unknown, it is reported as HF_EINDOUBT
  * and not settled. Only a wait that was given up with its command in flight is settled: by the
  * engine, in the background, if its outcome can be known.
  */

@@ -10,9 +10,9 @@
 
 /* An earlier extension may still shorten the lease. */
 static void fail_quiet(struct hf_op *op) {
-    hfi_fail(&op->call->error, HF_EUNKNOWN,
+    hfi_fail(&op->call->error, HF_EINDOUBT,
              "an earlier extension, whose answer was lost, may still shorten the lease");
-    hfi_op_complete(op, HF_EUNKNOWN, &op->call->error);
+    hfi_op_complete(op, HF_EINDOUBT, &op->call->error);
 }
 
 static void fail_without_lease(struct hf_op *op) {
@@ -83,7 +83,7 @@ static void nothing_was_set(struct hf_op *op) {
 }
 
 static bool may_be_set(const struct hfi_call *call) {
-    bool unknown = call->err == HF_EUNKNOWN || call->err == HF_EPROTO ||
+    bool unknown = call->err == HF_EINDOUBT || call->err == HF_EPROTO ||
                    call->err == HF_ENOREPLICA || call->may_have_run;
     return call->extend_mode == HF_EXTEND_SET && unknown;
 }

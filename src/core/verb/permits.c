@@ -224,7 +224,7 @@ static void release_after(struct hf_op *op) {
         /* The caller is done with them, whether the server knows or not. */
         call->settle_release = true;
         /* out of memory means: nothing has begun */
-        int err = call->err == HF_ENOMEM ? HF_EUNKNOWN : call->err;
+        int err = call->err == HF_ENOMEM ? HF_EINDOUBT : call->err;
         hfi_op_complete_unsettled_until(op, err, &call->error, op->work->permits.end_ms);
     } else {
         hfi_op_complete(op, call->err, &call->error);
@@ -257,7 +257,7 @@ static void undo_extension(struct hf_op *op) {
 
 /* The server may have shortened the lease, whether the extension counts or not. */
 static bool may_be_shorter(const struct hfi_call *call) {
-    bool unknown = call->err == HF_EUNKNOWN || call->err == HF_EPROTO || call->may_have_run;
+    bool unknown = call->err == HF_EINDOUBT || call->err == HF_EPROTO || call->may_have_run;
     return unknown && call->lease_ms != HF_NO_LEASE;
 }
 

@@ -99,7 +99,7 @@ static void release_after(struct hf_op *op) {
     set_count_after_release(op, call->count - 1);
     call->settle_release = true;
     /* out of memory means: nothing has begun */
-    int err = call->err == HF_ENOMEM ? HF_EUNKNOWN : call->err;
+    int err = call->err == HF_ENOMEM ? HF_EINDOUBT : call->err;
     hfi_op_complete_unsettled_until(op, err, &call->error, settle_until_ms);
 }
 

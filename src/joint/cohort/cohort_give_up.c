@@ -57,7 +57,7 @@ static void explain_locked(const struct hfi_cohort *cohort, struct hfi_cohort_ca
         state->error = cohort->trouble;
     else
         hfi_fail(&state->error, err, "the server has not %s an earlier command yet",
-                 err == HF_EREFUSED ? "taken" : "answered");
+                 err == HF_EUNAVAILABLE ? "taken" : "answered");
     state->error.code = err;
 }
 

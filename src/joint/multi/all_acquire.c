@@ -257,7 +257,7 @@ static void extended(struct hfi_call *call) {
 /* ---- Answers ---- */
 
 static bool can_be_waited_out(int code) {
-    return code == HF_EBUSY || code == HF_EUNREACH || code == HF_EREFUSED;
+    return code == HF_EBUSY || code == HF_EUNREACH || code == HF_EUNAVAILABLE;
 }
 
 /* The part whose error counts: one that cannot be waited out, else the first in order. No failure:

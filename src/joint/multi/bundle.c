@@ -288,7 +288,7 @@ static int badness(int code) {
         return 4;
     case HF_ENOTOWNER:
         return 3;
-    case HF_EUNKNOWN:
+    case HF_EINDOUBT:
         return 2;
     default:
         return 1;

@@ -28,7 +28,7 @@ static const char *list_of(const struct hfi_ballot *ballot, size_t i) {
     case HF_OK:
         return "granted and undone";
     case HF_EUNREACH:
-    case HF_EUNKNOWN:
+    case HF_EINDOUBT:
     case HF_ECANCELED:
         return "no answer";
     default:

@@ -14,7 +14,7 @@ static void leave(struct hfi_request *request, int err) {
         hfi_fail(&request->error, err,
                  "fewer than a majority of the servers held it until the "
                  "release");
-    else if (err == HF_EUNKNOWN)
+    else if (err == HF_EINDOUBT)
         hfi_fail(&request->error, err, "fewer than a majority of the servers answered");
     hfi_request_finish(request, err);
 }
@@ -30,7 +30,7 @@ static void check(struct hfi_request *request) {
     if (known >= majority)
         leave(request, request->release.valid && held >= majority ? HF_OK : HF_ELOST);
     else if (hfi_now_ms() >= request->deadline_ms)
-        leave(request, HF_EUNKNOWN);
+        leave(request, HF_EINDOUBT);
 }
 
 void hfi_release_begin(struct hfi_request *request) {

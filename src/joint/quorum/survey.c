@@ -170,7 +170,7 @@ static void fail(struct hfi_survey *survey) {
         if (survey->of[i].answered || survey->of[i].pending)
             continue;
         first = first == NULL ? &survey->of[i].error : first;
-        if (survey->of[i].code != HF_EUNREACH && survey->of[i].code != HF_EREFUSED) {
+        if (survey->of[i].code != HF_EUNREACH && survey->of[i].code != HF_EUNAVAILABLE) {
             code = survey->of[i].code;
             hard++;
         }

@@ -5,8 +5,8 @@
 #include "joint/quorum/quorum_impl.h"
 
 static bool is_curable(int code) {
-    return code == HF_EUNREACH || code == HF_EREFUSED || code == HF_EUNKNOWN || code == HF_EOOM ||
-           code == HF_ECLOSED || code == HF_ELOST;
+    return code == HF_EUNREACH || code == HF_EUNAVAILABLE || code == HF_EINDOUBT ||
+           code == HF_EOOM || code == HF_ECLOSED || code == HF_ELOST;
 }
 
 int64_t hfi_doubled_us(int64_t us, unsigned times, int64_t most_us) {

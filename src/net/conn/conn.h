@@ -66,7 +66,7 @@ struct hfi_target {
     const struct hfi_protocol *protocol;
     void *login;            /* the greeting's credentials and settings */
     int64_t cmd_timeout_ms; /* connect and greeting together */
-    int64_t ping_ms;
+    int64_t ping_interval_ms;
     bool sleeps_at_once; /* drivers never spin before they sleep */
     struct hfi_spin_tuner spin_tuner;
     atomic_ullong *commands; /* counters of hf_stats */

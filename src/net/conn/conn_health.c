@@ -2,7 +2,7 @@
  * Connection health: wants, keep-alive PING, detection of a dead peer. reconnect.c has the back-off.
  *
  * Any thread calls hfi_conn_want() and its like; the rest runs on the keeper's thread. An idle
- * connection is pinged every `ping_ms`. If it is still silent `cmd_timeout_ms` later, it is closed.
+ * connection is pinged every `ping_interval_ms`. If it is still silent `cmd_timeout_ms` later, it is closed.
  */
 #include "net/conn/conn_impl.h"
 
@@ -92,7 +92,8 @@ static int ping(struct hfi_conn *conn) {
 /* Pings a silent connection, and closes it if it stays silent. */
 static void check_alive(struct hfi_conn *conn, int64_t now_ms) {
     const struct hfi_target *target = conn->target;
-    int64_t received_ms = atomic_load(&conn->last_rx_ms), next_ms = received_ms + target->ping_ms;
+    int64_t received_ms = atomic_load(&conn->last_rx_ms),
+            next_ms = received_ms + target->ping_interval_ms;
     if (conn->ping_sent_ms != 0 && received_ms >= conn->ping_sent_ms)
         conn->ping_sent_ms = 0;
     if (conn->ping_sent_ms != 0) {
@@ -105,7 +106,7 @@ static void check_alive(struct hfi_conn *conn, int64_t now_ms) {
         }
     } else if (now_ms >= next_ms && conn->driver_policy == HFI_DRIVER_DISPATCH) {
         /* hf_dispatch() may not be called to read the answer; the next command will find out */
-        next_ms = now_ms + target->ping_ms;
+        next_ms = now_ms + target->ping_interval_ms;
     } else if (now_ms >= next_ms) {
         conn->ping_sent_ms = ping(conn) == HF_OK ? now_ms : 0;
         next_ms = now_ms + target->cmd_timeout_ms;

@@ -177,7 +177,7 @@ static void now_ready(struct hfi_conn *conn) {
         atomic_fetch_add(conn->target->reconnects, 1);
     conn->was_ready = true;
     hfi_alarm_set(hfi_keeper_exec(conn->target->keeper), &conn->alarm,
-                  hfi_now_ms() + conn->target->ping_ms);
+                  hfi_now_ms() + conn->target->ping_interval_ms);
     pthread_mutex_lock(&conn->mtx);
     hfi_conn_notify_wants_locked(conn, HF_OK, NULL);
     pthread_mutex_unlock(&conn->mtx);

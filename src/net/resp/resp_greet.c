@@ -281,7 +281,7 @@ static int check_role(const struct hfi_reply *reply, hf_error *error) {
         return hfi_fail(error, HF_EPROTO, "invalid reply to ROLE");
     if (strcmp(reply->element[0]->str, "master") == 0)
         return HF_OK;
-    return hfi_fail(error, HF_EREFUSED, "this is a replica, not the primary");
+    return hfi_fail(error, HF_EUNAVAILABLE, "this is a replica, not the primary");
 }
 
 static int read_time(struct hfi_conn *conn, const struct hfi_reply *reply, int64_t sent_ms,
@@ -338,7 +338,7 @@ static int weigh_refusal(struct greeting *greeting, enum sent_command sent_comma
         return HF_ENOTSUP;
     }
     if (sent_command == SENT_TIME)
-        return refused(greeting, reply, HF_EREFUSED, error);
+        return refused(greeting, reply, HF_EUNAVAILABLE, error);
     if (sent_command == SENT_MEMORY)
         atomic_store(&greeting->login->memory_known, true); /* there is no more to learn */
     if (sent_command == SENT_CLIENT_INFO)

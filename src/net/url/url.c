@@ -378,13 +378,13 @@ int hfi_url_parse(const struct hfi_mem *mem, const char *text, struct hfi_url *r
                 .connect_timeout_ms = -1,
                 .watchdog_ms = -1,
                 .max_hold_ms = -1,
-                .ping_ms = -1,
+                .ping_interval_ms = -1,
                 .fair_wait_ms = -1,
                 .restart_guard_ms = -1,
                 .report_after_ms = -1,
                 .failover_timeout_ms = -1,
                 .ack_timeout_ms = -1,
-                .timed_names = -1,
+                .histogram_names = -1,
                 .clock_drift_ppm = -1},
     };
     int err = parse_all(&p, (struct slice){text, strlen(text)});

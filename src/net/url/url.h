@@ -25,20 +25,20 @@
  *
  * Options:
  *   general     db, user, password, name_prefix
- *   in ms       cmd_timeout_ms, connect_timeout_ms, watchdog_ms, max_hold_ms, ping_ms,
+ *   in ms       cmd_timeout_ms, connect_timeout_ms, watchdog_ms, max_hold_ms, ping_interval_ms,
  *               fair_wait_ms, restart_guard_ms, report_after_ms, failover_timeout_ms,
  *               ack_timeout_ms
- *   numbers     timed_names, clock_drift_ppm
+ *   numbers     histogram_names, clock_drift_ppm
  *   acks        off, report, all or a number
  *   on or off   ack_disk, look, track
  *   Sentinel    sentinel_user (or sentinel_username), sentinel_password, sentinel_tls and
  *               sentinel_confirm (on or off), sentinel_tls_server_name
  *   cluster     pubsub (auto, sharded or classic)
  *   Sentinel and cluster
- *               map=ANNOUNCED:PORT=REAL:PORT, any number of times
+ *               address_map=ANNOUNCED:PORT=REAL:PORT, any number of times
  *   TLS         tls_ca_file, tls_ca_dir, tls_cert_file, tls_key_file, tls_server_name,
  *               tls_min_version (1.2 or 1.3), tls_verify (full or none)
- *   ZooKeeper   acl (open or creator); but not db, ping_ms, fair_wait_ms, look and track
+ *   ZooKeeper   acl (open or creator); but not db, ping_interval_ms, fair_wait_ms, look and track
  *
  * TLS options without TLS are refused: their author expects TLS. An unknown option is refused by
  * name. Anything given twice is refused, since a url that contradicts itself is a mistake: also
@@ -87,13 +87,13 @@ struct hfi_url {
     int64_t connect_timeout_ms;
     int64_t watchdog_ms;
     int64_t max_hold_ms;
-    int64_t ping_ms;
+    int64_t ping_interval_ms;
     int64_t fair_wait_ms;
     int64_t restart_guard_ms;
     int64_t report_after_ms;
     int64_t failover_timeout_ms;
     int64_t ack_timeout_ms;
-    int64_t timed_names;
+    int64_t histogram_names;
     int64_t clock_drift_ppm;
     int acks; /* as in hf_options; 0: not given */
     enum hfi_url_switch { HFI_SWITCH_DEFAULT, HFI_SWITCH_ON, HFI_SWITCH_OFF } ack_disk, look, track;

@@ -74,7 +74,7 @@ static int set_mapped(struct url_parser *p, struct slice text, struct hfi_url_ho
         hfi_url_host_clear(p->mem, ret);
     if (err == HF_EINVAL || (err == HF_OK && ret->host == NULL))
         return hfi_fail(p->error, HF_EINVAL,
-                        "url: the option map must be "
+                        "url: the option address_map must be "
                         "ANNOUNCED:PORT=REAL:PORT");
     return err;
 }
@@ -120,11 +120,11 @@ static int set_pubsub(struct url_parser *p, struct slice value) {
 
 int hfi_url_set_hosts_option(struct url_parser *p, struct slice name, struct slice value,
                              bool *ret_known) {
-    bool is_map = slice_is(name, "map"), is_pubsub = slice_is(name, "pubsub");
+    bool is_map = slice_is(name, "address_map"), is_pubsub = slice_is(name, "pubsub");
     *ret_known = is_map || is_pubsub;
     if (is_map && p->url.kind != HFI_URL_SENTINEL && p->url.kind != HFI_URL_CLUSTER)
         return hfi_fail(p->error, HF_EINVAL,
-                        "url: the option map needs redis-sentinel:// or redis-cluster://");
+                        "url: the option address_map needs redis-sentinel:// or redis-cluster://");
     if (is_map)
         return add_map(p, value);
     if (is_pubsub && p->url.kind != HFI_URL_CLUSTER)

@@ -148,7 +148,7 @@ static int set_option(struct url_parser *p, struct slice option, bool may_quote)
         {"connect_timeout_ms", &p->url.connect_timeout_ms},
         {"watchdog_ms", &p->url.watchdog_ms},
         {"max_hold_ms", &p->url.max_hold_ms},
-        {"ping_ms", &p->url.ping_ms},
+        {"ping_interval_ms", &p->url.ping_interval_ms},
         {"fair_wait_ms", &p->url.fair_wait_ms},
         {"restart_guard_ms", &p->url.restart_guard_ms},
         {"report_after_ms", &p->url.report_after_ms},
@@ -165,16 +165,16 @@ static int set_option(struct url_parser *p, struct slice option, bool may_quote)
 
     if (slice_is(name, "db"))
         return hfi_url_set_db(p, value);
-    if (slice_is(name, "timed_names"))
-        return set_count(p, value, "timed_names", &p->url.timed_names);
+    if (slice_is(name, "histogram_names"))
+        return set_count(p, value, "histogram_names", &p->url.histogram_names);
     if (slice_is(name, "clock_drift_ppm"))
         return set_count(p, value, "clock_drift_ppm", &p->url.clock_drift_ppm);
     if (slice_is(name, "acks"))
         return set_acks(p, value);
     if (slice_is(name, "ack_disk"))
         return hfi_url_set_switch(p, value, "ack_disk", &p->url.ack_disk);
-    if (slice_is(name, "look"))
-        return hfi_url_set_switch(p, value, "look", &p->url.look);
+    if (slice_is(name, "busy_poll"))
+        return hfi_url_set_switch(p, value, "busy_poll", &p->url.look);
     if (slice_is(name, "track"))
         return hfi_url_set_switch(p, value, "track", &p->url.track);
     if (slice_is(name, "name_prefix"))

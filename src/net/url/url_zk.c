@@ -37,7 +37,8 @@ static int set_acl(struct url_parser *p, struct slice value) {
 
 int hfi_url_set_zk_option(struct url_parser *p, struct slice name, struct slice value,
                           bool *ret_known) {
-    static const char *const refused[] = {"db", "ping_ms", "fair_wait_ms", "look", "track"};
+    static const char *const refused[] = {"db", "ping_interval_ms", "fair_wait_ms", "busy_poll",
+                                          "track"};
     bool is_acl = slice_is(name, "acl"), is_zk = p->url.kind == HFI_URL_ZK;
     const char *refusal = NULL;
     for (size_t i = 0; is_zk && i < sizeof refused / sizeof refused[0]; i++)

@@ -37,7 +37,7 @@ struct hfi_redis {
     bool confirms;           /* a majority of sentinels must confirm the primary after a renewal */
     /* when a yield quota was last set; 0: never (yield_to_waiters.c) */
     _Atomic int64_t yields_since_ms;
-    atomic_ullong *unknowns, *notify_failures, *switches, *redirects, *ack_failures, *track_events;
+    atomic_ullong *in_doubt, *notify_failures, *failovers, *redirects, *ack_failures, *track_events;
     struct hfi_idempotency idempotency;
 
     struct hfi_route *route;

@@ -71,7 +71,7 @@ static void mark_unanswered(struct hfi_exchange *x) {
     if (x->copy_lost != NULL && !is_stopped(x))
         x->copy_lost(x);
     if (x->retry != HFI_RETRY_NONE)
-        atomic_fetch_add_explicit(x->redis->unknowns, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(x->redis->in_doubt, 1, memory_order_relaxed);
 }
 
 static void drop_all(struct hfi_exchange *x) {
@@ -157,7 +157,7 @@ static void note_failure(struct hfi_exchange *x) {
         return;
     *x->error = x->want->error;
     hfi_exchange_advise(x);
-    x->trouble = x->want->err == HF_EREFUSED ? HF_EREFUSED : HF_EUNREACH;
+    x->trouble = x->want->err == HF_EUNAVAILABLE ? HF_EUNAVAILABLE : HF_EUNREACH;
 }
 
 /* The deadline has passed, in whatever phase, or there was no useful reply for too long. */
@@ -178,11 +178,11 @@ static enum hfi_progress give_up(struct hfi_exchange *x) {
     x->gave_up = silent;
     x->overdue = !silent && (x->was_answered || (in_flight && x->trouble == HF_OK));
     if (x->unanswered && x->once)
-        return fail(x, HF_EUNKNOWN, "the server did not answer in time");
+        return fail(x, HF_EINDOUBT, "the server did not answer in time");
     if (x->unanswered && !silent && x->limit_err != HF_ETIMEDOUT)
         return fail(x, x->limit_err, "the server did not answer in time");
-    if (x->trouble == HF_EREFUSED)
-        return finish(x, HF_EREFUSED);
+    if (x->trouble == HF_EUNAVAILABLE)
+        return finish(x, HF_EUNAVAILABLE);
     /* Report a timed-out wait only if a reply has shown that another owner holds the lock. */
     if (x->was_answered && x->limit_err == HF_ETIMEDOUT && !silent)
         return fail(x, HF_ETIMEDOUT, "the server did not answer in time");
@@ -207,7 +207,7 @@ static enum hfi_progress back_off(struct hfi_exchange *x) {
 
 /* Connecting has failed; x->error says why. */
 static enum hfi_progress not_connected(struct hfi_exchange *x, int err) {
-    if (err != HF_EUNREACH && err != HF_ESYS && err != HF_EREFUSED)
+    if (err != HF_EUNREACH && err != HF_ESYS && err != HF_EUNAVAILABLE)
         return finish(x, err);
     x->trouble = err;
     x->hopeless = x->want->hopeless;
@@ -215,9 +215,9 @@ static enum hfi_progress not_connected(struct hfi_exchange *x, int err) {
         return finish(x, err);
     if (hfi_now_ms() >= x->limit_ms)
         return give_up(x); /* both times are over, and give_up() picks the error */
-    if (err == HF_EREFUSED)
+    if (err == HF_EUNAVAILABLE)
         hfi_exchange_stalled(x, err);
-    bool worth_waiting = err == HF_EREFUSED || x->unanswered || hfi_exchange_may_move(x) ||
+    bool worth_waiting = err == HF_EUNAVAILABLE || x->unanswered || hfi_exchange_may_move(x) ||
                          (x->retry == HFI_RETRY_PATIENTLY && hfi_now_ms() < x->reach_until_ms);
     return worth_waiting ? back_off(x) : finish(x, err);
 }
@@ -305,7 +305,7 @@ static enum hfi_progress try_now(struct hfi_exchange *x) {
     if (hfi_exchange_is_timed_out(x, now_ms))
         return give_up(x);
     if (now_ms >= x->known_until_ms)
-        return fail(x, HF_EUNKNOWN, "the server did not answer in time for another attempt");
+        return fail(x, HF_EINDOUBT, "the server did not answer in time for another attempt");
     if (now_ms < x->quiet_until_ms)
         return pause_until(x, x->quiet_until_ms);
     if (x->node == NULL)
@@ -372,15 +372,15 @@ static enum hfi_progress lost(struct hfi_exchange *x, int err, const hf_error *r
     x->phase = HFI_PHASE_PAUSED;
     mark_unanswered(x);
     if (x->once && x->script != NULL)
-        return fail(x, HF_EUNKNOWN, "the connection was lost before the server answered");
+        return fail(x, HF_EINDOUBT, "the connection was lost before the server answered");
     if (err != HF_EUNREACH || x->retry == HFI_RETRY_NONE)
         return finish(x, err);
-    if (x->trouble == HF_EREFUSED)
+    if (x->trouble == HF_EUNAVAILABLE)
         *x->error = *refusal;
     if (x->repeatable)
         x->resent = true;
     if (only_asks(x) || x->repeatable) {
-        if (x->trouble != HF_EREFUSED)
+        if (x->trouble != HF_EUNAVAILABLE)
             x->trouble = HF_EUNREACH;
         return x->tries++ == 0 ? try_now(x) : back_off(x);
     }
@@ -436,7 +436,7 @@ static enum hfi_progress on_reply(struct hfi_exchange *x) {
     x->phase = HFI_PHASE_PAUSED; /* nothing is in flight any more */
     x->sync_caller.asked = NULL;
     hf_error refusal;
-    if (x->trouble == HF_EREFUSED)
+    if (x->trouble == HF_EUNAVAILABLE)
         refusal = *x->error;
     *x->error = x->req->error;
     if (err == HF_OK && is_stopped(x))

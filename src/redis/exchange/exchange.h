@@ -67,7 +67,7 @@ struct hfi_exchange {
     unsigned reply_at;
     /* the script uses keys that it cannot declare: it does not follow ASK */
     bool undeclared_keys;
-    bool once;    /* a lost copy is not resent: the outcome is HF_EUNKNOWN */
+    bool once;    /* a lost copy is not resent: the outcome is HF_EINDOUBT */
     bool attempt; /* of an acquire: its reply shows that the server serves waits */
     /* a lost copy is not resent later than this after it was first sent; 0: no such limit */
     int64_t known_ms;
@@ -90,7 +90,7 @@ struct hfi_exchange {
     /* gives up after this long without a reply, or with refusals only; HFI_NEVER */
     int64_t silence_ms;
     struct hfi_call_status *call_status; /* progress visible to other threads; NULL: none */
-    /* error if the deadline passes with a copy in flight: HF_ETIMEDOUT, HF_EUNKNOWN, ... */
+    /* error if the deadline passes with a copy in flight: HF_ETIMEDOUT, HF_EINDOUBT, ... */
     int limit_err;
     hf_error *error; /* details; cleared by the owner */
 
@@ -174,7 +174,7 @@ static inline const struct hfi_reply *hfi_exchange_reply(const struct hfi_exchan
 
 #define HFI_STATUS_EVERY_MS 1000 /* an exchange that waits wakes up this often */
 
-/* The exchange is stalled: no reply (HF_EUNREACH) or a refusal (HF_EREFUSED). */
+/* The exchange is stalled: no reply (HF_EUNREACH) or a refusal (HF_EUNAVAILABLE). */
 void hfi_exchange_stalled(struct hfi_exchange *x, int err);
 /* A useful reply has come. */
 void hfi_exchange_is_well(struct hfi_exchange *x);

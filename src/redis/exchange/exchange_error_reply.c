@@ -112,7 +112,7 @@ enum hfi_retry_when hfi_exchange_on_error(struct hfi_exchange *x, const struct h
         help = redirected(x, &redirect);
     if (help == HFI_RETRY_AT_ONCE)
         return help;
-    hfi_exchange_stalled(x, HF_EREFUSED);
+    hfi_exchange_stalled(x, HF_EUNAVAILABLE);
     if (stopped_half_way(x, reply)) {
         x->unanswered = x->resent = true;
         help = HFI_RETRY_LATER;

@@ -19,7 +19,7 @@
 void hfi_exchange_stalled(struct hfi_exchange *x, int err) {
     if (x->useless_since_ms == 0)
         x->useless_since_ms = hfi_now_ms();
-    if (err == HF_EREFUSED && x->refused_since_ms == 0)
+    if (err == HF_EUNAVAILABLE && x->refused_since_ms == 0)
         x->refused_since_ms = hfi_now_ms();
     if (x->call_status == NULL)
         return;
@@ -46,7 +46,7 @@ static bool waits_for_replicas(const struct hfi_exchange *x) {
 }
 
 static const char *state_of(const struct hfi_exchange *x) {
-    if (x->trouble == HF_EREFUSED)
+    if (x->trouble == HF_EUNAVAILABLE)
         return "refuses commands";
     return waits_for_replicas(x) ? "answers, but too few of its replicas confirm"
                                  : "does not answer";

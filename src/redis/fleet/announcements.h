@@ -2,7 +2,7 @@
  *
  * Counters are per client and end with it, and a client often ends at a loss: nobody would count
  * it. So at each loss a client publishes its report, without holds and waits, on
- * HFI_ANNOUNCE_CHANNEL and its database. A client whose surveys want them (HF_WANT_TIMES, HF_WANT_LOSSES)
+ * HFI_ANNOUNCE_CHANNEL and its database. A client whose surveys want them (HF_WANT_HISTOGRAMS, HF_WANT_LOSSES)
  * subscribes there from its first such survey on, and keeps the last report of each client.
  *
  * Both sides are a part of the survey responder, which has a node's subscriptions and its exchange.

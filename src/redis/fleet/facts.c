@@ -46,7 +46,7 @@ static const char *const scripted[] = {"time", "exists", "hexists", "hmget",   "
 
 /* Lines of "field:value". */
 static bool read_info(struct hfi_call *call, const struct hfi_reply *reply, const char *name,
-                      hf_facts *facts) {
+                      hf_server_info *facts) {
     const char *line = reply->str, *end = reply->str + reply->len;
     (void)call;
     (void)name;
@@ -68,7 +68,7 @@ static bool read_info(struct hfi_call *call, const struct hfi_reply *reply, cons
 
 /* A name and its value, or nothing: the server does not know the parameter. */
 static bool read_config(struct hfi_call *call, const struct hfi_reply *reply, const char *name,
-                        hf_facts *facts) {
+                        hf_server_info *facts) {
     (void)call;
     bool known = reply->type == HFI_REPLY_ARRAY && reply->elements == 2 &&
                  reply->element[1]->type == HFI_REPLY_STRING;
@@ -84,7 +84,7 @@ static int64_t wall_us(void) {
 
 /* The server read its clock at some time after the command was sent. */
 static bool read_clock(struct hfi_call *call, const struct hfi_reply *reply, const char *name,
-                       hf_facts *facts) {
+                       hf_server_info *facts) {
     const struct hfi_exchange *x = &hfi_state_of(call)->exchange;
     (void)name;
     if (reply->type != HFI_REPLY_ARRAY || reply->elements != 2 ||
@@ -99,14 +99,14 @@ static bool read_clock(struct hfi_call *call, const struct hfi_reply *reply, con
 }
 
 static bool read_may(struct hfi_call *call, const struct hfi_reply *reply, const char *name,
-                     hf_facts *facts) {
+                     hf_server_info *facts) {
     (void)call;
     (void)reply;
     return hfi_facts_add_text(facts, "may.", name, "yes", NULL);
 }
 
 static bool read_acl_probe(struct hfi_call *call, const struct hfi_reply *reply, const char *name,
-                           hf_facts *facts) {
+                           hf_server_info *facts) {
     bool fine = read_may(call, reply, name, facts);
     size_t len = reply->type == HFI_REPLY_ARRAY ? reply->elements : 0;
     for (size_t i = 0; i < len && i < sizeof scripted / sizeof scripted[0] && fine; i++) {
@@ -119,7 +119,7 @@ static bool read_acl_probe(struct hfi_call *call, const struct hfi_reply *reply,
 }
 
 static bool read_has(struct hfi_call *call, const struct hfi_reply *reply, const char *name,
-                     hf_facts *facts) {
+                     hf_server_info *facts) {
     (void)call;
     (void)reply;
     return hfi_facts_add_text(facts, "has.", name, "yes", NULL);
@@ -135,7 +135,7 @@ static const struct step {
     const char *group, *name; /* of the fact, if the command is refused */
     const char *args[6];
     bool (*read)(struct hfi_call *call, const struct hfi_reply *reply, const char *name,
-                 hf_facts *facts);
+                 hf_server_info *facts);
     bool misspelt; /* on purpose: a server that has the command complains of the syntax only */
 } steps[] = {
     {"may.", "info", {"INFO"}, read_info, false},
@@ -210,7 +210,7 @@ static void drop(struct hfi_call *call) {
 static bool add_server(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     const struct hfi_exchange *x = &state->exchange;
-    hf_facts *facts = state->u.facts.list;
+    hf_server_info *facts = state->u.facts.list;
     facts->node = strdup(x->node != NULL ? hfi_node_name(x->node) : "");
     int64_t until_s = x->conn != NULL ? hfi_conn_tls_until_s(x->conn) : 0;
     return facts->node != NULL &&
@@ -219,7 +219,7 @@ static bool add_server(struct hfi_call *call) {
 
 /* The server has answered, but with a refusal. */
 static bool is_refusal(int err) {
-    return hfi_is_withheld(err) || err == HF_EREFUSED || err == HF_EWRONGTYPE || err == HF_EOOM;
+    return hfi_is_withheld(err) || err == HF_EUNAVAILABLE || err == HF_EWRONGTYPE || err == HF_EOOM;
 }
 
 /* A misspelt command proves by the server's complaint that it exists and that this user may. */
@@ -233,7 +233,7 @@ static void answered(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     const struct hfi_exchange *x = &state->exchange;
     const struct step *step = &steps[state->u.facts.step];
-    hf_facts *facts = state->u.facts.list;
+    hf_server_info *facts = state->u.facts.list;
     bool fine;
     if (x->err != HF_OK && !is_refusal(x->err)) {
         hfi_call_finish(call, x->err);

@@ -60,7 +60,7 @@ static void succeed(struct hfi_call *call) {
     call->info = state->u.inspect.info;
     state->u.inspect.info = NULL;
     if (call->info->kind != HF_FOUND_OTHER)
-        call->info->words = NULL;
+        call->info->type_name = NULL;
     hfi_error_clear(&call->error);
     hfi_call_finish(call, HF_OK);
 }
@@ -475,11 +475,11 @@ static void got_type(struct hfi_call *call) {
     if (reply == NULL)
         return;
     note_tracking(state);
-    info->words = type_of(reply->str);
-    info->kind = strcmp(info->words, "none") == 0 ? HF_FOUND_FREE : HF_FOUND_OTHER;
-    if (strcmp(info->words, "hash") == 0)
+    info->type_name = type_of(reply->str);
+    info->kind = strcmp(info->type_name, "none") == 0 ? HF_FOUND_FREE : HF_FOUND_OTHER;
+    if (strcmp(info->type_name, "hash") == 0)
         hfi_call_send(call, NULL, write_fields, got_fields);
-    else if (strcmp(info->words, "string") == 0)
+    else if (strcmp(info->type_name, "string") == 0)
         hfi_call_send(call, NULL, write_value, got_value);
     else
         hfi_call_send(call, NULL, write_ttl, timed);

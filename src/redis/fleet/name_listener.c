@@ -122,7 +122,7 @@ static int64_t number_of(const char *message, size_t len) {
 
 /* Survey questions arrive on this channel, too. */
 static void on_break_message(struct name_listener *name_listener, const char *message, size_t len) {
-    struct hfi_name_event name_event = {.kind = HF_NEWS_BROKEN};
+    struct hfi_name_event name_event = {.kind = HF_NOTIFY_BROKEN};
     size_t name_len;
     const char *name = hfi_break_channel_name_in(name_listener->redis, message, len, &name_len);
     if (name == NULL || name_len > HFI_NAME_MAX)
@@ -139,13 +139,13 @@ static void on_break_message(struct name_listener *name_listener, const char *me
 
 static void on_message(struct hfi_waiter *waiter, const char *message, size_t len) {
     static const struct {
-        hf_news_kind zero, one, more; /* what a number means; 0: nothing */
+        hf_notification_kind zero, one, more; /* what a number means; 0: nothing */
     } meanings[OF_BREAKS] = {
-        [OF_LOCK] = {HF_NEWS_RELEASED, HF_NEWS_RELEASED, HF_NEWS_RELEASED},
-        [OF_READWRITE] = {HF_NEWS_READ_RELEASED, HF_NEWS_WRITE_RELEASED, 0},
-        [OF_STRING] = {HF_NEWS_RELEASED, HF_NEWS_RELEASED, HF_NEWS_RELEASED},
-        [OF_PERMITS] = {0, HF_NEWS_PERMITS, HF_NEWS_PERMITS},
-        [OF_LATCH] = {HF_NEWS_OPENED, HF_NEWS_CLOSED, 0},
+        [OF_LOCK] = {HF_NOTIFY_RELEASED, HF_NOTIFY_RELEASED, HF_NOTIFY_RELEASED},
+        [OF_READWRITE] = {HF_NOTIFY_READ_RELEASED, HF_NOTIFY_WRITE_RELEASED, 0},
+        [OF_STRING] = {HF_NOTIFY_RELEASED, HF_NOTIFY_RELEASED, HF_NOTIFY_RELEASED},
+        [OF_PERMITS] = {0, HF_NOTIFY_AVAILABLE, HF_NOTIFY_AVAILABLE},
+        [OF_LATCH] = {HF_NOTIFY_OPENED, HF_NOTIFY_CLOSED, 0},
     };
     struct subscription *subscription = HFI_CONTAINER(waiter, struct subscription, waiter);
     size_t which = (size_t)(subscription - subscription->name_listener->subscriptions);
@@ -158,7 +158,7 @@ static void on_message(struct hfi_waiter *waiter, const char *message, size_t le
                                                 : number == 1 ? meanings[which].one
                                                 : number > 1  ? meanings[which].more
                                                               : 0};
-    if (name_event.kind == HF_NEWS_PERMITS)
+    if (name_event.kind == HF_NOTIFY_AVAILABLE)
         name_event.number = number;
     if (name_event.kind != 0)
         report(subscription->name_listener, &name_event);
@@ -183,11 +183,11 @@ static void stands_locked(struct name_listener *name_listener) {
     if (subscribed > 0 && (name_listener->anew || name_listener->reported != REPORTED_LISTENING)) {
         name_listener->reported = REPORTED_LISTENING;
         name_listener->anew = false;
-        report_locked(name_listener, &(struct hfi_name_event){.kind = HF_NEWS_LISTENING});
+        report_locked(name_listener, &(struct hfi_name_event){.kind = HF_NOTIFY_SUBSCRIBED});
     } else if (subscribed == 0 && name_listener->reported != REPORTED_REFUSED) {
         name_listener->reported = REPORTED_REFUSED;
         report_locked(name_listener,
-                      &(struct hfi_name_event){.kind = HF_NEWS_DEAF, .code = HF_EPERM});
+                      &(struct hfi_name_event){.kind = HF_NOTIFY_INTERRUPTED, .code = HF_EPERM});
     }
 }
 
@@ -201,7 +201,7 @@ static void on_state(struct hfi_waiter *waiter, enum hfi_name_listener_state sta
     if (state == HFI_UNSUBSCRIBED && name_listener->reported == REPORTED_LISTENING) {
         name_listener->reported = REPORTED_UNREACHED;
         report_locked(name_listener,
-                      &(struct hfi_name_event){.kind = HF_NEWS_DEAF, .code = HF_EUNREACH});
+                      &(struct hfi_name_event){.kind = HF_NOTIFY_INTERRUPTED, .code = HF_EUNREACH});
     }
     stands_locked(name_listener);
     pthread_mutex_unlock(&name_listener->mtx);
@@ -431,7 +431,7 @@ void hfi_name_listeners_changed(struct hfi_redis *redis, const struct hfi_node *
          link = link->next) {
         struct name_listener *name_listener = HFI_CONTAINER(link, struct name_listener, link);
         if (is_meant(name_listener, node, name, name_len))
-            report(name_listener, &(struct hfi_name_event){.kind = HF_NEWS_CHANGED});
+            report(name_listener, &(struct hfi_name_event){.kind = HF_NOTIFY_CHANGED});
     }
 }
 

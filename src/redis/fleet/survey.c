@@ -39,7 +39,7 @@ static void drop_survey(struct hfi_call *call) {
 }
 
 static bool wants_losses(const struct hfi_call *call) {
-    return (call->wanted & (HF_WANT_TIMES | HF_WANT_LOSSES)) != 0;
+    return (call->wanted & (HF_WANT_HISTOGRAMS | HF_WANT_LOSSES)) != 0;
 }
 
 static void succeed(struct hfi_call *call) {

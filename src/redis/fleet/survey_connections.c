@@ -261,7 +261,7 @@ static int64_t info_of(struct hfi_call *call, const char *field) {
 /* A refusal is no failure. */
 static bool has_failed(struct hfi_call *call) {
     int err = hfi_state_of(call)->exchange.err;
-    if (err == HF_OK || hfi_is_withheld(err) || err == HF_EREFUSED)
+    if (err == HF_OK || hfi_is_withheld(err) || err == HF_EUNAVAILABLE)
         return false;
     hfi_survey_failed(call);
     return true;

@@ -15,7 +15,7 @@ static const struct {
     char letter;
     unsigned want;
 } wishes[] = {
-    {'h', HF_WANT_HOLDS}, {'w', HF_WANT_WAITS}, {'n', HF_WANT_NUMBERS}, {'t', HF_WANT_TIMES}};
+    {'h', HF_WANT_HOLDS}, {'w', HF_WANT_WAITS}, {'n', HF_WANT_STATS}, {'t', HF_WANT_HISTOGRAMS}};
 #define WISHES (sizeof wishes / sizeof wishes[0])
 _Static_assert(WISHES < HFI_WISHES_SIZE, "there is room for all of them");
 

@@ -228,7 +228,7 @@ static void send_answer(struct hfi_survey_responder *answers) {
                                .limit_ms = end_ms,
                                .reach_until_ms = end_ms,
                                .silence_ms = HFI_NEVER,
-                               .limit_err = HF_EUNKNOWN,
+                               .limit_err = HF_EINDOUBT,
                                .error = &answers->error};
     hfi_error_clear(&answers->error);
     answers->answering = true;
@@ -287,7 +287,7 @@ static bool begin_announcement(struct hfi_survey_responder *answers) {
     struct hfi_redis *redis = answers->redis;
     struct hfi_announcements *announcements = redis->announcements;
     const struct hfi_engine_events *engine_events = redis->engine_events;
-    const struct hfi_report_request request = {.wanted = HF_WANT_NUMBERS,
+    const struct hfi_report_request request = {.wanted = HF_WANT_STATS,
                                                .client_name = redis->client_name,
                                                .prefix = "",
                                                .asker_prefix = "",

@@ -192,7 +192,8 @@ static inline const struct hfi_redis_kind *hfi_redis_kind_of(const struct hfi_ki
 }
 
 /* Holds at this node are renewed by the renewer's command: it runs no scripts. */
-static inline bool hfi_renews_natively(struct hfi_node *node, const struct hfi_renewer *renewer) {
+static inline bool hfi_renotification_natively(struct hfi_node *node,
+                                               const struct hfi_renewer *renewer) {
     return renewer->write_native != NULL &&
            atomic_load_explicit(&hfi_node_learnt(node)->scriptless, memory_order_relaxed);
 }

@@ -44,7 +44,7 @@ struct hfi_call_state *hfi_call_begin(struct hfi_call *call) {
     x->limit_ms = call->deadline_ms;
     x->reach_until_ms = call->deadline_ms;
     x->silence_ms = HFI_NEVER;
-    x->limit_err = HF_EUNKNOWN;
+    x->limit_err = HF_EINDOUBT;
     x->copy_lost = NULL;
     x->error = &call->error;
     x->call_status = call->call_status;
@@ -80,7 +80,7 @@ static void note_unsettled(struct hfi_call *call) {
     const struct hfi_call_state *state = hfi_state_of(call);
     bool unanswered = state->exchange.unanswered;
     if (state->exchange.once && unanswered && call->err == HF_ECLOSED && state->in_doubt == NULL)
-        call->err = call->error.code = HF_EUNKNOWN; /* closed, but the command may have run */
+        call->err = call->error.code = HF_EINDOUBT; /* closed, but the command may have run */
     call->may_have_run = call->err != HF_OK && unanswered;
     /* a command that must not run twice can only be undone if its reply may still come */
     bool can_settle = state->settles && (!state->exchange.once || state->in_doubt != NULL);

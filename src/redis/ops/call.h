@@ -109,7 +109,7 @@ struct hfi_call_state {
             int64_t track_target; /* where the next change is reported; 0: nowhere */
         } inspect;
         struct {
-            hf_facts *list;
+            hf_server_info *list;
             size_t step;
         } facts;
         struct hfi_redis_survey *survey;

@@ -117,7 +117,7 @@ static bool begin(struct hfi_late_copies *late_copies, const struct hfi_script *
         .write = write,
         .limit_ms = hfi_now_ms() + late_copies->redis->cmd_timeout_ms,
         .silence_ms = HFI_NEVER,
-        .limit_err = HF_EUNKNOWN,
+        .limit_err = HF_EINDOUBT,
         .error = &late_copies->error,
     };
     x->reach_until_ms = x->limit_ms;

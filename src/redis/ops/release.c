@@ -166,7 +166,7 @@ bool hfi_extension_finds_no_scripts(struct hfi_exchange *x) {
 /* A script has a `not-after`; the command can do without. */
 void hfi_extension_choose(struct hfi_exchange *x) {
     const struct hfi_renewer *renewer = hfi_state_around(x)->kind->renewer;
-    bool native = hfi_renews_natively(x->node, renewer);
+    bool native = hfi_renotification_natively(x->node, renewer);
     x->script = native ? NULL : renewer->script;
     x->repeatable = native;
     x->acks.needs_them = native ? hfi_native_renewal_acks : hfi_acks_of_one;

@@ -399,7 +399,7 @@ static void renew_script_failed(struct renew_script *renew_script, int err) {
  * use another. */
 static void doubt_connection(const struct renew_script *renew_script) {
     const struct hfi_exchange *x = &renew_script->exchange;
-    if (x->err == HF_EUNKNOWN && x->unanswered && x->conn != NULL &&
+    if (x->err == HF_EINDOUBT && x->unanswered && x->conn != NULL &&
         !atomic_load(&x->redis->stopped))
         hfi_conn_suspect(x->conn, x->sent_ms);
 }
@@ -517,7 +517,7 @@ static void start_renew_script(struct renew_script *renew_script) {
     x->undeclared_keys = renew_script->renewer->undeclared_keys;
     x->acks.asked = acks_of(first);
     x->acks.needs_them = hfi_acks_of_many;
-    if (hfi_renews_natively(renewal_run->node, renew_script->renewer)) {
+    if (hfi_renotification_natively(renewal_run->node, renew_script->renewer)) {
         x->script = NULL;
         x->repeatable = true;
         x->acks.needs_them = hfi_native_renewal_acks;
@@ -526,7 +526,7 @@ static void start_renew_script(struct renew_script *renew_script) {
     x->limit_ms = renewal->deadline_ms;
     x->reach_until_ms = renewal->deadline_ms;
     x->silence_ms = HFI_NEVER;
-    x->limit_err = HF_EUNKNOWN;
+    x->limit_err = HF_EINDOUBT;
     x->error = &renew_script->error;
     if (hfi_exchange_begin(x) == HFI_FINISHED)
         renew_script_ended(renew_script);
@@ -543,7 +543,7 @@ static bool fits(const struct renew_script *renew_script, size_t i) {
         renewal_run->slots[i] != renewal_run->slots[renew_script->items[0]])
         return false;
     if (renewal_run->alone[i] || renewal_run->alone[renew_script->items[0]] ||
-        hfi_renews_natively(renewal_run->node, renew_script->renewer))
+        hfi_renotification_natively(renewal_run->node, renew_script->renewer))
         return false;
     return !hfi_node_learnt(renewal_run->node)->in_slots ||
            same_name(item, item_of(renew_script, 0));

@@ -32,8 +32,9 @@ static bool is_in_url(const struct hfi_url *url, struct hfi_address *address) {
 
 void hfi_address_map(const struct hfi_node_config *config, struct hfi_address *address) {
     uint16_t port = 0;
-    if (is_in_url(config->url, address) || config->map == NULL ||
-        !config->map(address->host, address->port, address->room, &port, config->map_user))
+    if (is_in_url(config->url, address) || config->address_map == NULL ||
+        !config->address_map(address->host, address->port, address->room, &port,
+                             config->address_map_user))
         return;
     address->room[sizeof address->room - 1] = '\0';
     if (address->room[0] == '\0' || port == 0)

@@ -1,5 +1,5 @@
 /* Mapping of announced addresses. Behind a container network or NAT, a server is reached at another
- * address than the one that servers announce. The url's options map=ANNOUNCED:PORT=REAL:PORT give
+ * address than the one that servers announce. The url's options address_map=ANNOUNCED:PORT=REAL:PORT give
  * the mapping, and for other addresses the application's callback does (hf_options). */
 #ifndef HFI_REDIS_ROUTE_ADDRESSES_H
 #define HFI_REDIS_ROUTE_ADDRESSES_H

@@ -147,7 +147,7 @@ static int describe_us(struct hfi_node *node, const struct hfi_node_config *conf
     node->login.db = config->url->db;
     node->login.client_name = node->client_name;
     target->cmd_timeout_ms = config->cmd_timeout_ms;
-    target->ping_ms = config->ping_ms;
+    target->ping_interval_ms = config->ping_interval_ms;
     target->sleeps_at_once = config->sleeps_at_once;
     target->commands = config->commands;
     target->reconnects = config->reconnects;

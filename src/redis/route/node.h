@@ -85,10 +85,10 @@ struct hfi_node_config {
     bool primary;                      /* ROLE must say that it is a primary */
     const struct hfi_tls_context *tls; /* template; NULL: one is made from the url */
     const char *client_name;           /* copied */
-    int64_t cmd_timeout_ms, ping_ms;
+    int64_t cmd_timeout_ms, ping_interval_ms;
     bool sleeps_at_once;
-    hf_map_fn map; /* see addresses.h */
-    void *map_user;
+    hf_address_map_fn address_map; /* see addresses.h */
+    void *address_map_user;
     atomic_ullong *commands, *reconnects;
     const struct hfi_node_hooks *hooks;
     void *arg;                            /* of all hooks, and of `acks` */

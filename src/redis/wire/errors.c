@@ -18,15 +18,15 @@ static const struct {
     int code;
     enum hfi_remedy remedy;
 } words[] = {
-    {"NOSCRIPT", HF_EREFUSED, HFI_REMEDY_SEND_BODY},
-    {"LOADING", HF_EREFUSED, HFI_REMEDY_WAIT},
-    {"BUSY", HF_EREFUSED, HFI_REMEDY_WAIT},
-    {"MASTERDOWN", HF_EREFUSED, HFI_REMEDY_ELSEWHERE},
-    {"READONLY", HF_EREFUSED, HFI_REMEDY_ELSEWHERE},
-    {"NOREPLICAS", HF_EREFUSED, HFI_REMEDY_WAIT_PATIENT},
-    {"MISCONF", HF_EREFUSED, HFI_REMEDY_WAIT_PATIENT},
-    {"TRYAGAIN", HF_EREFUSED, HFI_REMEDY_WAIT_MOVE},
-    {"CLUSTERDOWN", HF_EREFUSED, HFI_REMEDY_WAIT_MOVE},
+    {"NOSCRIPT", HF_EUNAVAILABLE, HFI_REMEDY_SEND_BODY},
+    {"LOADING", HF_EUNAVAILABLE, HFI_REMEDY_WAIT},
+    {"BUSY", HF_EUNAVAILABLE, HFI_REMEDY_WAIT},
+    {"MASTERDOWN", HF_EUNAVAILABLE, HFI_REMEDY_ELSEWHERE},
+    {"READONLY", HF_EUNAVAILABLE, HFI_REMEDY_ELSEWHERE},
+    {"NOREPLICAS", HF_EUNAVAILABLE, HFI_REMEDY_WAIT_PATIENT},
+    {"MISCONF", HF_EUNAVAILABLE, HFI_REMEDY_WAIT_PATIENT},
+    {"TRYAGAIN", HF_EUNAVAILABLE, HFI_REMEDY_WAIT_MOVE},
+    {"CLUSTERDOWN", HF_EUNAVAILABLE, HFI_REMEDY_WAIT_MOVE},
     {"OOM", HF_EOOM, HFI_REMEDY_NONE},
     {"NOAUTH", HF_EPERM, HFI_REMEDY_NONE},
     {"WRONGPASS", HF_EPERM, HFI_REMEDY_NONE},
@@ -94,7 +94,7 @@ int hfi_error_of_reply(const struct hfi_reply *reply, hf_error *error,
     size_t len = reply->len;
     bool lacking = is_about_no_command(text, len);
     bool wrapped = is_word_at(text, len, 0, "ERR") && contains(text, len, "script");
-    int code = HF_EREFUSED;
+    int code = HF_EUNAVAILABLE;
     *ret_remedy = HFI_REMEDY_NONE;
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         if (!is_word_at(text, len, 0, words[i].word) &&

@@ -15,7 +15,7 @@
 #include <string.h>
 
 /* HF_OK, HF_EPROTO or HF_ENOMEM. */
-static int add_config(hf_facts *facts, struct hfi_zk_answer *answer) {
+static int add_config(hf_server_info *facts, struct hfi_zk_answer *answer) {
     struct hfi_zk_text data;
     struct hfi_zk_stat stat;
     enum hfi_zk_remedy remedy;
@@ -32,7 +32,7 @@ static int add_config(hf_facts *facts, struct hfi_zk_answer *answer) {
                : HF_ENOMEM;
 }
 
-static int collect(struct hfi_zk_call *c, hf_facts *facts) {
+static int collect(struct hfi_zk_call *c, hf_server_info *facts) {
     struct hfi_zk_session *session = c->zk->session;
     int64_t until_s = hfi_conn_tls_until_s(hfi_zk_session_conn(session));
     facts->node = strdup(hfi_zk_session_node(session));
@@ -44,7 +44,7 @@ static int collect(struct hfi_zk_call *c, hf_facts *facts) {
 }
 
 static void answered(struct hfi_zk_call *c) {
-    hf_facts *facts = calloc(1, sizeof *facts);
+    hf_server_info *facts = calloc(1, sizeof *facts);
     int err = facts != NULL ? collect(c, facts) : HF_ENOMEM;
     if (err == HF_OK) {
         c->call->facts = facts;

@@ -242,7 +242,7 @@ static void succeed(struct hfi_zk_call *c) {
     hf_lock_info *info = c->u.query.info;
     info->ttl_ms = info->kind == HF_FOUND_FREE ? -2 : -1;
     if (info->kind == HF_FOUND_OTHER)
-        info->words = "nodes of several recipes";
+        info->type_name = "nodes of several recipes";
     c->call->info = info;
     c->u.query.info = NULL;
     hfi_zk_call_finish(c, HF_OK);

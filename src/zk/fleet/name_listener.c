@@ -9,8 +9,8 @@
  * was read before: the server drops a watch when it fires, so some changes have no event of their
  * own.
  *
- * Watches are lost with the connection. The listener reports HF_NEWS_DEAF then, and
- * HF_NEWS_LISTENING when all are set again; but not if the connection is only replaced on purpose
+ * Watches are lost with the connection. The listener reports HF_NOTIFY_INTERRUPTED then, and
+ * HF_NOTIFY_SUBSCRIBED when all are set again; but not if the connection is only replaced on purpose
  * and is back at the first attempt.
  */
 #include "zk/fleet/name_listener.h"
@@ -70,7 +70,7 @@ static const char *path_of(struct name_listener *name_listener, size_t node) {
 
 /* ---- Reporting ---- */
 
-static void report(struct name_listener *name_listener, hf_news_kind kind, int code) {
+static void report(struct name_listener *name_listener, hf_notification_kind kind, int code) {
     const struct hfi_name_event name_event = {.kind = kind, .code = code};
     pthread_mutex_lock(&name_listener->mtx);
     if (name_listener->subscriber != NULL)
@@ -82,14 +82,14 @@ static void report_unreached(struct name_listener *name_listener) {
     if (name_listener->reported != REPORTED_LISTENING)
         return;
     name_listener->reported = REPORTED_UNREACHED;
-    report(name_listener, HF_NEWS_DEAF, HF_EUNREACH);
+    report(name_listener, HF_NOTIFY_INTERRUPTED, HF_EUNREACH);
 }
 
 static void report_refused(struct name_listener *name_listener) {
     if (name_listener->reported == REPORTED_REFUSED)
         return;
     name_listener->reported = REPORTED_REFUSED;
-    report(name_listener, HF_NEWS_DEAF, HF_EPERM);
+    report(name_listener, HF_NOTIFY_INTERRUPTED, HF_EPERM);
 }
 
 /* ---- Asking ---- */
@@ -183,7 +183,7 @@ static int read_answer(struct name_listener *name_listener, size_t which, struct
     if (header.err == HFI_ZK_NO_NODE || header.err == HFI_ZK_NO_AUTH)
         return HF_OK;
     if (header.err != HFI_ZK_OK)
-        return HF_EREFUSED;
+        return HF_EUNAVAILABLE;
     if (which < NODES)
         return HF_OK; /* for children only the watch counts */
     err = hfi_zk_get_stat(&body, &stat);
@@ -219,10 +219,10 @@ static void answered(struct name_listener *name_listener, const struct answer an
         report_refused(name_listener);
     } else if (name_listener->reported != REPORTED_LISTENING) {
         name_listener->reported = REPORTED_LISTENING;
-        report(name_listener, HF_NEWS_LISTENING, HF_OK);
+        report(name_listener, HF_NOTIFY_SUBSCRIBED, HF_OK);
     }
     if (changed)
-        report(name_listener, HF_NEWS_CHANGED, HF_OK);
+        report(name_listener, HF_NOTIFY_CHANGED, HF_OK);
     name_listener->phase = ASLEEP;
     if (name_listener->again || came_late(answers))
         ask(name_listener);

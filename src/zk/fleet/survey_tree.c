@@ -307,7 +307,7 @@ static void describe(struct hfi_zk_survey *survey, const struct hfi_zk_request *
     struct hfi_zk_data says;
     bool ours = hfi_zk_data_parse(data, &says);
     owner->for_ms = age_of(survey->wall_ms, stat->ctime_ms);
-    owner->presence = has_session(stat) ? HF_CONNECTED : HF_GONE;
+    owner->presence = has_session(stat) ? HF_PRESENCE_CONNECTED : HF_PRESENCE_GONE;
     if (ours)
         snprintf(owner->owner, sizeof owner->owner, "%.*s", (int)says.owner.len, says.owner.bytes);
     else if (has_session(stat))

@@ -8,7 +8,7 @@
  * Called by src/core through the engine's tables, on the thread of the call's executor. Nothing on
  * the server tells which client changed a number. So after a lost reply the number is read behind a
  * sync. If it is unchanged, the change was not made and never will be: the leader refuses requests
- * in flight on an old connection. Else the outcome is unknown, and the call ends with HF_EUNKNOWN.
+ * in flight on an old connection. Else the outcome is unknown, and the call ends with HF_EINDOUBT.
  */
 #include "zk/kinds/counter.h"
 
@@ -134,7 +134,7 @@ static void verified(struct hfi_zk_call *c) {
     else if (is_same(&now, &c->u.counter.found))
         decide(c);
     else
-        hfi_zk_call_fail(c, HF_EUNKNOWN, "the reply was lost, and the number has changed since");
+        hfi_zk_call_fail(c, HF_EINDOUBT, "the reply was lost, and the number has changed since");
 }
 
 static void verify(struct hfi_zk_call *c) {

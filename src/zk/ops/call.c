@@ -78,7 +78,7 @@ static void stalled(struct hfi_zk_call *c, int err);
 static bool goes_on(struct hfi_zk_call *c, int err) {
     if (!c->settling || err == HF_OK || err == HF_ECLOSED || c->step == NULL)
         return false;
-    stalled(c, err == HF_EUNREACH ? err : HF_EREFUSED);
+    stalled(c, err == HF_EUNREACH ? err : HF_EUNAVAILABLE);
     back_off(c);
     return true;
 }
@@ -86,7 +86,7 @@ static bool goes_on(struct hfi_zk_call *c, int err) {
 /* Counts a commit whose reply is lost. */
 static void note_unknown(struct hfi_zk_call *c) {
     if (c->step->commits != 0)
-        atomic_fetch_add_explicit(c->zk->unknowns, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(c->zk->in_doubt, 1, memory_order_relaxed);
 }
 
 void hfi_zk_call_finish(struct hfi_zk_call *c, int err) {
@@ -181,7 +181,7 @@ static void give_up(struct hfi_zk_call *c) {
     }
     c->call->no_server = c->waits && silent;
     if (c->unanswered && !c->undoes && (!c->waits || c->in_doubt))
-        err = HF_EUNKNOWN;
+        err = HF_EINDOUBT;
     else if (c->waits && c->answered && !silent)
         err = HF_ETIMEDOUT;
     if (err == HF_EUNREACH && has_text)

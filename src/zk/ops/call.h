@@ -87,7 +87,7 @@ struct hfi_zk_call {
     bool leaves;     /* a node of ours may be at the server: on failure the call is unsettled */
     bool unanswered; /* a request that commits was sent and is not answered */
     bool resent;     /* a request was resent after its reply was lost */
-    bool undoes;     /* the settlement undoes what was sent, so a lost reply is no HF_EUNKNOWN */
+    bool undoes;     /* the settlement undoes what was sent, so a lost reply is no HF_EINDOUBT */
     bool in_doubt;   /* only the reply can tell whether the change was done */
     bool answered;   /* at least one reply has come */
 
@@ -152,7 +152,7 @@ struct hfi_zk {
     char *who;                 /* "host pid program" */
     enum hfi_zk_acl acl;
     int64_t cmd_timeout_ms, connect_timeout_ms;
-    atomic_ullong *unknowns;
+    atomic_ullong *in_doubt;
 
     /* The keeper's. */
     struct hfi_link renewals;

@@ -257,7 +257,7 @@ static bool says_nothing(int32_t number) {
 
 /* Each refused waiter leaves, so the queue drains, and servers delete empty containers. */
 static void no_more_numbers(struct hfi_zk_call *c) {
-    hfi_zk_call_fail(c, HF_EREFUSED,
+    hfi_zk_call_fail(c, HF_EUNAVAILABLE,
                      "ZooKeeper has run out of sequence numbers for this name: delete its node");
 }
 

@@ -117,7 +117,7 @@ static void fill_target(struct hfi_zk_session *session, const struct hfi_engine_
                                           .protocol = &hfi_zk_protocol,
                                           .login = session,
                                           .cmd_timeout_ms = config->cmd_timeout_ms,
-                                          .ping_ms = NEVER_MS,
+                                          .ping_interval_ms = NEVER_MS,
                                           .commands = config->commands,
                                           .reconnects = config->reconnects};
 }

@@ -102,7 +102,7 @@ int actor_object(hf_client *client, const char *kind, const char *name, void **r
 
 static int do_lock(hf_lock *lock, const struct request *request, char *answer) {
     if (strcmp(request->verb, "acquire") == 0) {
-        hf_acquire_options options = HF_ACQUIRE_INIT;
+        hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
         hf_result result = HF_RESULT_INIT;
         options.owner = (hf_owner)request->owner;
         options.wait_ms = request->wait_ms;
@@ -134,7 +134,7 @@ static int do_permits(hf_permits *permits, const struct request *request, char *
     if (strcmp(request->verb, "set") == 0)
         return hf_permits_set(permits, request->count);
     if (strcmp(request->verb, "acquire") == 0) {
-        hf_permits_options options = HF_PERMITS_INIT;
+        hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
         hf_permit_id ids[IDS] = {{{0}}};
         options.count = request->count;
         options.wait_ms = request->wait_ms;

@@ -7,6 +7,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Older versions have other names. */
+#ifndef HF_ACQUIRE_OPTIONS_INIT
+#define HF_ACQUIRE_OPTIONS_INIT HF_ACQUIRE_INIT
+#define HF_LOCK_OPTIONS_INIT HF_LOCK_INIT
+#define HF_PERMITS_OPTIONS_INIT HF_PERMITS_INIT
+#endif
+
 enum { ANSWER_SIZE = 512, IDS = 8 };
 
 struct request {

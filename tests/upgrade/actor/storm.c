@@ -77,11 +77,11 @@ static int enter(struct worker *worker, struct visit *visit) {
     if (err != HF_OK)
         return err;
     if (strcmp(kind, "permits") == 0) {
-        hf_permits_options options = HF_PERMITS_INIT;
+        hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
         options.wait_ms = wait_ms;
         return hf_permits_acquire_with(visit->object, &options, &visit->id);
     }
-    hf_acquire_options options = HF_ACQUIRE_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.owner = owner_of(worker);
     options.wait_ms = wait_ms;
     return hf_lock_acquire_with(visit->object, &options, NULL);

@@ -116,7 +116,7 @@ static void notify_all(struct hfi_cluster *route, int err, const hf_error *error
 static void notify_uncovered_locked(struct hfi_want *want) {
     hf_error error;
     hfi_error_clear(&error);
-    hfi_fail(&error, HF_EREFUSED, "no server of the cluster serves slot %u", want->what);
+    hfi_fail(&error, HF_EUNAVAILABLE, "no server of the cluster serves slot %u", want->what);
     hfi_want_notify(want, error.code, &error);
 }
 

@@ -136,7 +136,7 @@ int hfi_cluster_add_named(struct hfi_cluster *route, const char *host, uint16_t 
 /* Handles MOVED or ASK of a node. Any thread. */
 struct hfi_redirects hfi_cluster_redirect(struct hfi_cluster *route, const struct hfi_node *node,
                                           const struct hfi_redirect *redirect);
-/* Applies a member's CLUSTER SLOTS reply. HF_EPROTO: it is no map; HF_EREFUSED: an empty one;
+/* Applies a member's CLUSTER SLOTS reply. HF_EPROTO: it is no map; HF_EUNAVAILABLE: an empty one;
  * HF_EUNREACH: one without addresses. */
 int hfi_cluster_read_map(struct hfi_cluster *route, const struct hfi_member *from,
                          const struct hfi_reply *reply);

@@ -299,7 +299,7 @@ int hfi_cluster_read_map(struct hfi_cluster *route, const struct hfi_member *fro
     if (err != HF_OK)
         return err;
     if (reading.slots == 0)
-        return reading.nameless ? HF_EUNREACH : HF_EREFUSED;
+        return reading.nameless ? HF_EUNREACH : HF_EUNAVAILABLE;
     atomic_store(&route->base.found, true);
     return HF_OK;
 }

@@ -128,7 +128,7 @@ static void refused(struct hfi_member *member, const struct hfi_reply *reply) {
     else if (strncmp(reply->str, "NOPERM", 6) == 0)
         fail(member, HF_EPERM, "this user may not run CLUSTER SLOTS: ", reply);
     else
-        fail(member, HF_EREFUSED, "the server refused: ", reply);
+        fail(member, HF_EUNAVAILABLE, "the server refused: ", reply);
 }
 
 /* Whether pub/sub is sharded, for the life of the client: decided as Redisson does. Before the
@@ -144,7 +144,7 @@ static void decide_messages(struct hfi_cluster *route, const struct hfi_member *
 }
 
 static const char *map_error_text(int err) {
-    if (err == HF_EREFUSED)
+    if (err == HF_EUNAVAILABLE)
         return "its slot map is empty";
     return err == HF_EUNREACH ? "its slot map has no addresses (is cluster-announce-hostname "
                                 "set?)"

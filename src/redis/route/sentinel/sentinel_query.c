@@ -195,7 +195,7 @@ static void answered(struct hfi_peer *peer) {
         return;
     }
     if (address->type == HFI_REPLY_ERROR) {
-        fail(peer, strncmp(address->str, "NO", 2) == 0 ? HF_EPERM : HF_EREFUSED,
+        fail(peer, strncmp(address->str, "NO", 2) == 0 ? HF_EPERM : HF_EUNAVAILABLE,
              "the sentinel refused: ");
         hfi_error_quote(&peer->why, address->str, address->len);
         done(peer, HFI_PEER_FAILED);
@@ -331,7 +331,7 @@ static void describe(struct hfi_peer *peer) {
     peer->target.protocol = &hfi_resp_sentinel;
     peer->target.login = &peer->login;
     peer->target.cmd_timeout_ms = config->cmd_timeout_ms;
-    peer->target.ping_ms = config->ping_ms;
+    peer->target.ping_interval_ms = config->ping_interval_ms;
     peer->target.trouble = on_trouble;
     peer->target.trouble_arg = peer;
 }

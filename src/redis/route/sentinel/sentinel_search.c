@@ -263,7 +263,7 @@ static bool consider(struct hfi_sentinel *route, struct hfi_peer *peer) {
 /* Explains why the address that was named is not usable. */
 static void note_candidate(struct hfi_sentinel *route) {
     const hf_error *error = &route->probe.error;
-    bool mapped = route->url->map_len > 0 || route->nodes.config.map != NULL;
+    bool mapped = route->url->map_len > 0 || route->nodes.config.address_map != NULL;
     bool far = route->probe.err == HF_EUNREACH && !mapped && atomic_load(&route->primary) == NULL;
     const char *advice = "";
     if (far)
