@@ -198,7 +198,8 @@ def entry_lines(entry, known):
         all_shown = entry.functions() or all(re.match(r"typedef[^{]*$", code) for code in entry.code)
         title = ", ".join(f"`{name}`" for name in (names if all_shown else names[:1]))
         lines.append(f'### {title} {{#{names[0]} data-toc-label="{names[0]}"}}')
-        others = [name for name in dict.fromkeys(entry.names()) if name != names[0]]
+        in_rows = [row[0] for code in entry.code for row in ROW.findall(code)]
+        others = [name for name in dict.fromkeys(entry.names()) if name != names[0] and name not in in_rows]
         lines += ["", "".join(f'<span id="{name}"></span>' for name in others)] if others else []
         lines.append("")
     shown, rows = [], []
@@ -213,7 +214,8 @@ def entry_lines(entry, known):
     lines += [*prose(entry.comment, known), ""]
     if rows:
         lines += ["| code | | meaning |", "|---|--:|---|"]
-        lines += [f"| `{name}` | {number} | {words(meaning, known)} |" for name, number, meaning in rows]
+        for name, number, meaning in rows:
+            lines.append(f'| <span id="{name}"></span>`{name}` | {number} | {words(meaning, known)} |')
         lines.append("")
     return lines
 

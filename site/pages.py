@@ -3,8 +3,9 @@
 
 The documents are written for the repository. Here each becomes a page: links between documents lead to pages, of the
 same language, those to the public header lead to the API reference, and those to other files lead to REPOSITORY (a
-url), or are plain text without it. Headings get the anchors that GitHub gives them; a translation has those of the
-English page, so that one link serves both. A link that leads nowhere ends this with status 1.
+url), or are plain text without it. Headings get the anchors that GitHub gives them, or that an `<a id>` in them says;
+a translation has those of the English page, so that one link serves both. A link that leads nowhere ends this with
+status 1.
 """
 import json
 import os
@@ -21,6 +22,8 @@ TOP = HERE.parent
 HEADER = "include/holdfast/holdfast.h"
 FENCE = re.compile(r"^ *(```|~~~)")
 HEADING = re.compile(r"^(#{1,6}) +(.*?)(?: *\{#([\w-]+)[^}]*\})?$")
+# In the repository, how a translation's heading gets the anchor of the English one.
+NAMED = re.compile(r'<a id="([\w-]+)"></a>')
 # Code is left alone. A label may have brackets in it.
 LINK = re.compile(r"(`+)(?:(?!\1).)+?\1(?!`)|(!?)\[((?:[^\[\]`]|`[^`]*`|\[[^\]]*\])*)\]\(([^()\s]+)\)", re.DOTALL)
 
@@ -48,11 +51,12 @@ def headings(text):
         for line in lines:
             heading = not code and HEADING.match(line)
             if heading:
-                words = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", heading[2]).replace("`", "")
+                named = NAMED.search(heading[2])
+                words = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", NAMED.sub("", heading[2])).replace("`", "")
                 anchor = re.sub(r"[^\w\- ]", "", words.strip().lower()).replace(" ", "-")
                 seen[anchor] = seen.get(anchor, -1) + 1
                 anchor += f"-{seen[anchor]}" if seen[anchor] else ""
-                found.append((len(heading[1]), heading[2], heading[3] or anchor))
+                found.append((len(heading[1]), heading[2], heading[3] or (named[1] if named else anchor)))
     return found
 
 
@@ -156,7 +160,7 @@ class Site:
                 heading = HEADING.match(line)
                 if heading:
                     anchor = next(given)
-                    line = line if heading[3] else f"{line} {{#{anchor}}}"
+                    line = line if heading[3] else NAMED.sub("", f"{line} {{#{anchor}}}")
                 marked.append(line)
 
             def link(found):

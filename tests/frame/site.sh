@@ -67,6 +67,13 @@ for path in *; do
 done
 python3 "$dir/copy/site/pages.py" "$dir/again" || fail "a copy does not become pages"
 diff -r "$dir/pages" "$dir/again" >/dev/null || fail "the pages of a copy are others"
+# A translation's headings have the anchors of the English page, whether it names them or not.
+printf '# 一\n\n## <a id="x"></a>二\n\n[a](#x) [b](guide.md#take-a-lock)\n' >"$dir/copy/docs/abi.zh-CN.md"
+printf '# One\n\n## Two words\n\n[c](#two-words)\n' >"$dir/copy/docs/abi.md"
+python3 "$dir/copy/site/pages.py" "$dir/again" || fail "a translation does not become a page"
+grep -qx '## 二 {#two-words}' "$dir/again/zh/docs/abi.md" && grep -qF '[a](#two-words) [b](guide.md#take-a-lock)' \
+    "$dir/again/zh/docs/abi.md" || fail "a translation has other anchors: $(cat "$dir/again/zh/docs/abi.md")"
+cp docs/abi*.md "$dir/copy/docs"
 echo '# Stray' >"$dir/copy/docs/stray.md"
 echo '[a](nowhere.md) [b](guarantees.md#nothing)' >>"$dir/copy/docs/fencing.md"
 python3 "$dir/copy/site/pages.py" "$dir/again" >"$dir/said" && fail "broken links are accepted"
