@@ -94,7 +94,7 @@ _BY_CODE: dict[int, tuple[str, type[HoldfastError]]] = {
     -2: ("ETIMEDOUT", LockNotAcquiredError),
     -3: ("ENOTOWNER", LockNotOwnedError),
     -4: ("ELOST", LockLostError),
-    -5: ("EUNKNOWN", UnknownOutcomeError),
+    -5: ("EINDOUBT", UnknownOutcomeError),
     -6: ("ECANCELED", LockNotAcquiredError),
     -7: ("ECLOSED", ClosedError),
     -8: ("EFORKED", ForkedError),
@@ -107,7 +107,7 @@ _BY_CODE: dict[int, tuple[str, type[HoldfastError]]] = {
     -16: ("EPROTO", ConnectionError),
     -17: ("EINVAL", ArgumentError),
     -18: ("ENOTSUP", NotSupportedError),
-    -19: ("EREFUSED", ConnectionError),
+    -19: ("EUNAVAILABLE", ConnectionError),
     -20: ("EOOM", ConnectionError),
     -22: ("ETLS", ConnectionError),
 }

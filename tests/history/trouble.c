@@ -435,7 +435,7 @@ static void look_at_line(struct run *run) {
     char name[48], holder[256], queue[3000];
     play_name("fair", run->begin_ms, name);
     struct subject subject = {.name = name, .kind = "fair", .owner = "driver"};
-    struct operation operation = record_call(&run->record, &subject, "busy_poll", " ");
+    struct operation operation = record_call(&run->record, &subject, "look", " ");
     redisReply *reply =
         cmd(run->servers[0], "EVAL %s 2 %s redisson_lock_queue:{%s}", both, name, name);
     bool known = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2;

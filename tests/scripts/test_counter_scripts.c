@@ -291,7 +291,7 @@ static const struct counter_row rows[] = {
 
     /* ---- latch_read ---- */
     {"read_one_that_was_never_set", NULL, "latch_read", "thekey , 0", "0 0", NULL, 0, NULL},
-    {"busy_poll", "SET thekey 3", "latch_read", "thekey , 0", "3 0", "3", NO_TTL, NULL},
+    {"look", "SET thekey 3", "latch_read", "thekey , 0", "3 0", "3", NO_TTL, NULL},
     {"observe_with_a_proof", "SET thekey 3; SET " PROOF " 1700000000000000 PX 300000", "latch_read",
      "thekey , 0", "3 1700000000000000", "3", NO_TTL, NULL},
     {"read_a_negative", "SET thekey -3", "latch_read", "thekey , 0", "0 0", "-3", NO_TTL, NULL},

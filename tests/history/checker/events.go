@@ -31,7 +31,7 @@ type event struct {
 }
 
 // Codes after which nobody knows what the server did, or will do yet.
-var unknown = map[string]bool{"": true, "HF_EUNKNOWN": true, "HF_EUNREACH": true, "HF_EREFUSED": true,
+var unknown = map[string]bool{"": true, "HF_EINDOUBT": true, "HF_EUNREACH": true, "HF_EUNAVAILABLE": true,
 	"HF_ECLOSED": true, "HF_ECANCELED": true, "HF_ETIMEDOUT": true, "HF_ENOQUORUM": true}
 
 type builder struct {

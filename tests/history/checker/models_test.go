@@ -107,7 +107,7 @@ func TestSemaphore(t *testing.T) {
 	judged(t, porcupine.Ok, nil, set, take, number(5, 6, "semaphore", "available", "HF_OK", "", "0"))
 	judged(t, porcupine.Illegal, nil, set, take, number(5, 6, "semaphore", "available", "HF_OK", "", "1"))
 	judged(t, porcupine.Illegal, nil, set, take, number(5, 6, "semaphore", "acquire", "HF_OK", "1", ""))
-	unknown := number(3, 4, "semaphore", "release", "HF_EUNKNOWN", "1", "")
+	unknown := number(3, 4, "semaphore", "release", "HF_EINDOUBT", "1", "")
 	for _, value := range []string{"2", "3"} {
 		judged(t, porcupine.Ok, nil, set, unknown, number(5, 6, "semaphore", "available", "HF_OK", "", value))
 	}
