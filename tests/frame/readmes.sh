@@ -2,14 +2,15 @@
 # The two READMEs say the same, and what they print works.
 #
 # README.md and README.zh-CN.md have the same headings, lists, tables, links and code, in the same order; only prose
-# and the comments in code are translated. Their programs compile, link and run as they are printed, with nothing
-# around them; so do the lines for the shell, in blocks and in tables. Both are short. A name is used for one kind of
-# lock, the numbers are those of docs/benchmarks.md, and no document has a link that leads nowhere. The commands of
-# docs/coming-from.md run, too.
+# and the comments in code are translated. The same is true of each page in docs/ that has a Chinese one beside it.
+# The programs of the READMEs compile, link and run as they are printed, with nothing around them; so do the lines for
+# the shell, in blocks and in tables. Both are short. A name is used for one kind of lock, the numbers are those of
+# docs/benchmarks.md, and no document has a link that leads nowhere. The commands of docs/coming-from.md run, too.
 # shellcheck disable=SC1091,SC2119
 . "$HF_SOURCE_DIR/tests/cli/lib.sh"
 
 readmes=("$HF_SOURCE_DIR/README.md" "$HF_SOURCE_DIR/README.zh-CN.md")
+translated=("$HF_SOURCE_DIR"/docs/*.zh-CN.md)
 server_start
 export HOLDFAST_URL=unix://$socket
 
@@ -22,9 +23,38 @@ block() {
 }
 count_blocks() { grep -cxF "\`\`\`$2" "$1"; }
 
-# skeleton FILE: what both languages must share, a line each.
+# anchors FILE: what GitHub makes of its headings, a line each.
+anchors() {
+    awk '/^```/ { code = !code } !code && /^#+ /' "$1" | sed -E 's/^#+ //; s/`//g; s/\[([^]]*)\]\([^)]*\)/\1/g' |
+        tr '[:upper:]' '[:lower:]' | LC_ALL=C.UTF-8 sed -E 's/[^[:alnum:] _-]//g; s/ /-/g'
+}
+# numbered_headings DIRECTORY PAGE: of each link of a skeleton to a heading, the number of that heading in its page.
+numbered_headings() {
+    local line target
+    while IFS= read -r line; do
+        case $line in
+        'link http'*) ;;
+        'link '*'#'*)
+            target=${line#link } target=${target%%#*}
+            line="link $target, heading $(anchors "$1/${target:-$2}" | grep -nxF -e "${line#*#}" || echo "${line#*#}")"
+            line=${line%%:*}
+            ;;
+        esac
+        printf '%s\n' "$line"
+    done
+}
+# skeleton FILE [AS]: what both languages must share, a line each. Its links are those of the page AS.
 skeleton() {
+    local page=${2:-$1}
     awk '
+        # Numbers in a row of a table.
+        function numbers(text) {
+            gsub(/\]\([^)]*\)|`[^`]*`/, "", text)
+            while (match(text, /[0-9]+([.,][0-9]+)*/)) {
+                print "number " substr(text, RSTART, RLENGTH)
+                text = substr(text, RSTART + RLENGTH)
+            }
+        }
         # Links, and code within the text.
         function inner(text) {
             while (match(text, /\]\([^)]*\)|`[^`]*`/)) {
@@ -46,21 +76,52 @@ skeleton() {
         /^```/ { language = language == "" ? substr($0, 4) : ""; print "block " language; next }
         language != "" { print "  " code($0); next }
         /^#+ / { print "heading " $1; next }
-        /^\|/ { print "row of " gsub(/\|/, "|"); inner($0); next }
+        /^\|/ { print "row of " gsub(/\|/, "|"); numbers($0); inner($0); next }
         /^(-|[0-9]+\.) / { print "item" }
-        { inner($0) }' "$1" |
-        # Each links to the other.
-        sed -E 's/^link README(\.zh-CN)?\.md$/link to the other language/'
+        { inner($0) }' "$1" | numbered_headings "$(dirname "$page")" "$(basename "$page")" |
+        # Each links to the other, and then to pages of its own language.
+        sed -E '/^link /s/\.zh-CN\.md/.md/'
 }
 
+# prose_numbers FILE: the numbers outside code, sorted, since the order of words differs.
+prose_numbers() {
+    awk '/^```/ { code = !code } !code' "$1" | sed -E 's/\]\([^)]*\)|`[^`]*`//g' |
+        grep -oE '[0-9]+([.,][0-9]+)*' | sort
+}
+# in_step ENGLISH CHINESE: both have the same skeleton, and the same numbers.
+in_step() {
+    { skeleton "$1"; prose_numbers "$1"; } >"$dir/english.skeleton"
+    { skeleton "$2"; prose_numbers "$2"; } >"$dir/chinese.skeleton"
+    [ "$(grep -c '^heading' "$dir/english.skeleton")" -ge 8 ] || fail "no headings in $1"
+    diff -U 2 "$dir/english.skeleton" "$dir/chinese.skeleton" >"$dir/err" ||
+        fail "$(basename "$1") and $(basename "$2") are not in step"
+}
 test_both_languages_have_the_same_headings_code_tables_and_links() {
-    local file
-    for file in "${readmes[@]}"; do
-        skeleton "$file" >"$dir/$(basename "$file").skeleton"
-        [ "$(grep -c '^heading' "$dir/$(basename "$file").skeleton")" -ge 8 ] || fail "no headings in $file"
+    local page
+    in_step "${readmes[@]}"
+    for page in "${translated[@]}"; do
+        in_step "${page%.zh-CN.md}.md" "$page"
     done
-    diff -U 2 "$dir/README.md.skeleton" "$dir/README.zh-CN.md.skeleton" >"$dir/err" ||
-        fail "the two READMEs are not in step"
+    [ "${#translated[@]}" -ge 3 ] || fail "only ${#translated[@]} pages of docs/ are translated"
+}
+
+# links FILE: where its links lead, a line each.
+links() { awk '/^```/ { code = !code } !code' "$1" | grep -oE '\]\([^) ]+\)' | sed 's/^](//; s/)$//'; }
+test_a_page_links_to_the_other_language_first_and_then_to_its_own() {
+    local chinese english link
+    for chinese in "${readmes[1]}" "${translated[@]}"; do
+        english=${chinese%.zh-CN.md}.md
+        same "$(links "$chinese" | sed -n 1p)" "$(basename "$english")" "first link of $chinese"
+        same "$(links "$english" | sed -n 1p)" "$(basename "$chinese")" "first link of $english"
+        while read -r link; do
+            link=${link%%#*}
+            case $link in
+            http* | *.zh-CN.md) ;;
+            *.md) [ ! -e "$(dirname "$chinese")/${link%.md}.zh-CN.md" ] || fail "$chinese: $link is there in Chinese" ;;
+            esac
+        done < <(links "$chinese" | tail -n +2)
+        ! links "$english" | tail -n +2 | grep -F .zh-CN.md >"$dir/err" || fail "$english links to Chinese pages"
+    done
 }
 
 # The check above sees a change of one alone: each of these is one.
@@ -69,15 +130,15 @@ test_a_change_of_one_language_is_seen() {
     skeleton "$original" >"$dir/before"
     for change in '0,/^## /s//### /' '/^## In C$/d' 's/puts(/printf(/' 's/-N 3/-N 4/' '/^- \[/d' \
         's|docs/fencing.md|docs/fence.md|' '/^| .*fencing.md/d' 's/`holdfast doctor`/`doctor`/' '/^1\. /d' \
-        '/^|fair|/d'; do
+        '/^|fair|/d' '/^| 64 /s/64/65/' 's/recipes\.md)/recipe.md)/'; do
         sed "$change" "$original" >"$dir/changed"
         ! cmp -s "$original" "$dir/changed" || fail "changes nothing: $change"
-        skeleton "$dir/changed" >"$dir/after"
+        skeleton "$dir/changed" "$original" >"$dir/after"
         ! cmp -s "$dir/before" "$dir/after" || fail "not seen: $change"
     done
     # And these are none.
     sed 's|/\* [^*]*\*/|/* 中文 */|; s/  # .*/ # 中文/; s/^Lock\/unlock pairs .*/其他/; s/|yes|/|是|/' "$original" >"$dir/changed"
-    skeleton "$dir/changed" >"$dir/after"
+    skeleton "$dir/changed" "$original" >"$dir/after"
     diff "$dir/before" "$dir/after" >"$dir/err" || fail "a translation counts as a change"
 }
 
@@ -255,11 +316,6 @@ test_the_numbers_are_those_of_the_benchmarks() {
     number '^(\(With one thread|.*单线程)' '1 thread' 'Redisson 4.7' '%.1f'
 }
 
-# anchors FILE: what GitHub makes of its headings.
-anchors() {
-    awk '/^```/ { code = !code } !code && /^#+ /' "$1" | sed -E 's/^#+ //; s/`//g; s/\[([^]]*)\]\([^)]*\)/\1/g' |
-        tr '[:upper:]' '[:lower:]' | sed -E 's/[^a-z0-9 _-]//g; s/ /-/g'
-}
 test_no_document_has_a_link_that_leads_nowhere() {
     local file link target anchor count=0
     for file in "${readmes[@]}" "$HF_SOURCE_DIR"/CONTRIBUTING.md "$HF_SOURCE_DIR"/docs/*.md; do
@@ -272,7 +328,7 @@ test_no_document_has_a_link_that_leads_nowhere() {
             [ -e "$target" ] || fail "$(basename "$file"): $link is not there"
             [ -z "$anchor" ] || anchors "$target" | grep -qxF -e "$anchor" ||
                 fail "$(basename "$file"): $link: no such heading"
-        done < <(awk '/^```/ { code = !code } !code' "$file" | grep -oE '\]\([^) ]+\)' | sed 's/^](//; s/)$//')
+        done < <(links "$file")
     done
     [ "$count" -ge 50 ] || fail "only $count links were found"
 }
