@@ -154,8 +154,12 @@ static int acquire_by_thread(Guard *self, hf_acquire_options *options) {
     waiter.thread = PyEval_SaveThread();
     int err = hf_lock_acquire_with(self->lock->handle.lock, options, &result);
     PyEval_RestoreThread(waiter.thread);
-    if (PyErr_Occurred())
-        return RAISED; /* with HF_ECANCELED: nothing is held */
+    if (PyErr_Occurred()) {
+        /* Mostly with HF_ECANCELED: nothing is held. But the grant may have come at the same time. */
+        if (err == HF_OK)
+            hf_lock_release_start(self->lock->handle.lock, options->owner, NULL, NULL, NULL);
+        return RAISED;
+    }
     if (err != HF_OK && err != HF_EBUSY && err != HF_ETIMEDOUT) {
         fail(self, err, &result.error);
         return RAISED;
