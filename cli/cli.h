@@ -118,7 +118,7 @@ int numbers_count(hf_client *client, const char *name, hf_found kind, struct num
 
 /* These return false if the text is not a valid value. */
 bool parse_duration(const char *text,
-                    int64_t *ret_ms); /* float[ms|s|m|h|d]; seconds without a unit */
+                    int64_t *ret_ms);                /* float[ms|s|m|h|d]; seconds without a unit */
 bool parse_lease(const char *text, int64_t *ret_ms); /* a duration, or `none`: HF_NO_LEASE */
 bool parse_number(const char *text, long low, long high, long *ret);
 bool parse_acks(const char *text, int *ret_acks);     /* off, report, all, or a number */

@@ -53,7 +53,7 @@ struct hold {
 
 /* The lease: renewed by the watchdog, or fixed. */
 static int take_lease(struct hold *hold, int id, const char *value, const char *shown) {
-    int64_t ms;
+    int64_t ms = 0;
     if (!(id == ID_LEASE ? parse_lease : parse_duration)(value, &ms) || ms == 0)
         return duration_error("hold", shown, value);
     int status = either_take(&hold->leasing, "hold", id, shown, EXCLUSIVE_LEASES);

@@ -8,8 +8,8 @@
 #include <string.h>
 
 #define ON_EVENT_LIMIT_MS 30000
-#define SIZE_NUMBER_MAX 1099511627776 /* 1024G */
-#define SIZE_MAX_BYTES ((int64_t)SIZE_NUMBER_MAX)
+#define SIZE_NUMBER_MAX 1073741824 /* with or without a unit */
+#define SIZE_MAX_BYTES (INT64_C(1024) << 30)
 
 enum {
     ID_LISTEN = 1,

@@ -121,7 +121,6 @@ static int fence_check(void) {
     X(hf_error_format, CHILD_ANY,                                                                  \
       FROM_TEXT(hf_error_format(NULL, w->made_handle, sizeof w->made_handle)))                     \
     X(hf_error_name, CHILD_ANY, FROM_TEXT(hf_error_name(HF_EBUSY)))                                \
-    X(hf_server_info_free, CHILD_ANY, ENDS(hf_server_info_free, facts))                            \
     X(hf_fence_check, CHILD_ANY, fence_check())                                                    \
     X(hf_fleet_deadlocks, CHILD_ANY, hf_fleet_deadlocks(w->fleet, w->fleet, &w->made_deadlocks))   \
     X(hf_fleet_free, CHILD_ANY, ENDS(hf_fleet_free, fleet))                                        \
@@ -169,9 +168,6 @@ static int fence_check(void) {
       hf_lock_extend_start(w->held, w->owner, 60000, NULL, NULL, &w->made_op))                     \
     X(hf_lock_extend_with, CHILD_FORKED, extend_with(w))                                           \
     X(hf_lock_extend_with_start, CHILD_FORKED, extend_with_start(w))                               \
-    X(hf_lock_server_info, CHILD_FORKED, hf_lock_server_info(w->lock, &w->made_facts))             \
-    X(hf_lock_server_info_start, CHILD_FORKED,                                                     \
-      hf_lock_server_info_start(w->lock, &w->made_facts, NULL, NULL, &w->made_op))                 \
     X(hf_lock_forget, CHILD_FORKED, hf_lock_forget(w->held))                                       \
     X(hf_lock_forget_as, CHILD_FORKED, hf_lock_forget_as(w->held, w->owner))                       \
     X(hf_lock_free, CHILD_ANY, ENDS(hf_lock_free, lock))                                           \
@@ -196,9 +192,9 @@ static int fence_check(void) {
     X(hf_lock_lost_fd, CHILD_FORKED, hf_lock_lost_fd(w->held))                                     \
     X(hf_lock_name, CHILD_ANY, FROM_TEXT(hf_lock_name(w->held, NULL)))                             \
     X(hf_lock_new, CHILD_FORKED, hf_lock_new(w->client, "new", &w->made_lock))                     \
-    X(hf_lock_new_multi, CHILD_FORKED, new_all(w))                                                 \
     X(hf_lock_new_bytes, CHILD_FORKED, hf_lock_new_bytes(w->client, "new", 3, &w->made_lock))      \
     X(hf_lock_new_group, CHILD_FORKED, new_group(w))                                               \
+    X(hf_lock_new_multi, CHILD_FORKED, new_all(w))                                                 \
     X(hf_lock_new_named, CHILD_FORKED, hf_lock_new_named(w->client, "new", NULL, &w->made_lock))   \
     X(hf_lock_new_with, CHILD_FORKED, hf_lock_new_with(w->client, "new", 3, NULL, &w->made_lock))  \
     X(hf_lock_on_lost, CHILD_FORKED, hf_lock_on_lost(w->held, ignore_event, NULL))                 \
@@ -208,6 +204,9 @@ static int fence_check(void) {
       hf_lock_release_start(w->held, w->owner, NULL, NULL, &w->made_op))                           \
     X(hf_lock_remaining_ms, CHILD_ZERO, hf_lock_remaining_ms(w->held))                             \
     X(hf_lock_remaining_ms_as, CHILD_ZERO, hf_lock_remaining_ms_as(w->held, w->owner))             \
+    X(hf_lock_server_info, CHILD_FORKED, hf_lock_server_info(w->lock, &w->made_facts))             \
+    X(hf_lock_server_info_start, CHILD_FORKED,                                                     \
+      hf_lock_server_info_start(w->lock, &w->made_facts, NULL, NULL, &w->made_op))                 \
     X(hf_lock_token, CHILD_FORKED, hf_lock_token(w->fenced, &w->value))                            \
     X(hf_lock_token_as, CHILD_FORKED, hf_lock_token_as(w->fenced, w->owner, &w->value))            \
     X(hf_lock_try, CHILD_FORKED, hf_lock_try(w->held))                                             \
@@ -243,9 +242,6 @@ static int fence_check(void) {
     X(hf_permits_extend_start, CHILD_FORKED,                                                       \
       hf_permits_extend_start(w->permits, &w->permit, 60000, NULL, NULL, &w->made_op))             \
     X(hf_permits_free, CHILD_ANY, ENDS(hf_permits_free, permits))                                  \
-    X(hf_permits_ttl_ms, CHILD_FORKED, hf_permits_ttl_ms(w->permits, &w->permit, &w->value))       \
-    X(hf_permits_ttl_ms_start, CHILD_FORKED,                                                       \
-      hf_permits_ttl_ms_start(w->permits, &w->permit, NULL, NULL, &w->made_op))                    \
     X(hf_permits_lost_fd, CHILD_FORKED, hf_permits_lost_fd(w->permits))                            \
     X(hf_permits_name, CHILD_ANY, FROM_TEXT(hf_permits_name(w->permits, NULL)))                    \
     X(hf_permits_new, CHILD_FORKED, hf_permits_new(w->client, "new", &w->made_permits))            \
@@ -270,6 +266,9 @@ static int fence_check(void) {
     X(hf_permits_try_set, CHILD_FORKED, hf_permits_try_set(w->permits, 5, &w->yes))                \
     X(hf_permits_try_set_start, CHILD_FORKED,                                                      \
       hf_permits_try_set_start(w->permits, 5, NULL, NULL, &w->made_op))                            \
+    X(hf_permits_ttl_ms, CHILD_FORKED, hf_permits_ttl_ms(w->permits, &w->permit, &w->value))       \
+    X(hf_permits_ttl_ms_start, CHILD_FORKED,                                                       \
+      hf_permits_ttl_ms_start(w->permits, &w->permit, NULL, NULL, &w->made_op))                    \
     X(hf_ping, CHILD_FORKED, hf_ping(w->client))                                                   \
     X(hf_ping_start, CHILD_FORKED, hf_ping_start(w->client, NULL, NULL, &w->made_op))              \
     X(hf_sem_acquire, CHILD_FORKED, hf_sem_acquire(w->sem, 1))                                     \
@@ -300,6 +299,7 @@ static int fence_check(void) {
     X(hf_sem_try_set, CHILD_FORKED, hf_sem_try_set(w->sem, 5, 0, &w->yes))                         \
     X(hf_sem_try_set_start, CHILD_FORKED,                                                          \
       hf_sem_try_set_start(w->sem, 5, 0, NULL, NULL, &w->made_op))                                 \
+    X(hf_server_info_free, CHILD_ANY, ENDS(hf_server_info_free, facts))                            \
     X(hf_strerror, CHILD_ANY, FROM_TEXT(hf_strerror(HF_EBUSY)))                                    \
     X(hf_survey, CHILD_FORKED, hf_survey(w->client, NULL, &w->made_fleet))                         \
     X(hf_survey_start, CHILD_FORKED,                                                               \

@@ -65,7 +65,7 @@ def test_errors_are_those_of_both(server):
 
 def asked(lock):
     """Everything that a lock asks the server."""
-    return [lock.locked, lock.ttl, lock.inspect, lock.facts, lock.break_lock, lock.acquire]
+    return [lock.locked, lock.ttl, lock.inspect, lock.server_info, lock.break_lock, lock.acquire]
 
 
 def test_errors_of_every_call_are_those_of_both(server):

@@ -25,6 +25,8 @@ static void set_alarm_locked(struct hfi_hold *hold, int64_t at_ms) {
     if (hfi_alarm_clear(hold->core->keeper, &hold->alarm))
         hfi_hold_unref(hold);
     hfi_alarm_set(hold->core->keeper, &hold->alarm, at_ms);
+    if (at_ms == HFI_NEVER) /* it is not set, and keeps nothing alive */
+        hfi_hold_unref(hold);
 }
 
 void hfi_watchdog_check_at_locked(struct hfi_hold *hold, int64_t at_ms) {

@@ -2,7 +2,8 @@
 -- lease: sets the lease of one hold, or adds to it. For locks that are one field of a hash.
 --
 -- KEYS 1 lock hash   ARGV 1 not-after, 2 lease ms, 3 the owner's field in it, 4 'set' or 'add'
--- Reply {1, the lease now, now} held | {0, 0, now} gone | {-1, 0, now} not a lock | {-3, 0, now} too late
+-- Reply {1, the lease now, now} held | {0, 0, now} gone | {-1, 0, now} not a lock
+--       {-3, 0, now} too late
 --
 -- It is sent once: run twice it would add twice, and a copy that came after another extension would
 -- take that back. A key without a TTL has nothing to add to, and stays without.

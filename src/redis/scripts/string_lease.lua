@@ -2,7 +2,8 @@
 -- string_lease: sets the lease of one string lock, or adds to it.
 --
 -- KEYS 1 lock   ARGV 1 not-after, 2 lease ms, 3 its token, 4 'set' or 'add'
--- Reply {1, the lease now, now} held | {0, 0, now} gone | {-1, 0, now} not a string | {-3, 0, now} too late
+-- Reply {1, the lease now, now} held | {0, 0, now} gone | {-1, 0, now} not a string
+--       {-3, 0, now} too late
 --
 -- Sent once, as lease is. A key that somebody made permanent has nothing to add to, and stays so.
 -- luacheck: read globals now too_late
