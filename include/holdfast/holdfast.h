@@ -193,8 +193,9 @@ typedef void (*hf_log_fn)(hf_log_level level, const char *message, void *user);
 
 /* Ends a synchronous wait from within: called on the waiting thread, without a mutex of the
  * library, when a signal interrupts its sleep, and every HF_CHECK_MS while it waits or connects.
- * True ends the wait: HF_ECANCELED, and nothing is held. In it, as in a callback, synchronous
- * functions return HF_EDEADLK. It should return soon: other threads may depend on it. */
+ * True ends the wait: HF_ECANCELED, and nothing is held; or HF_OK, if a grant came at that moment.
+ * In it, as in a callback, synchronous functions return HF_EDEADLK. It should return soon: other
+ * threads may depend on it. */
 #define HF_CHECK_MS 50
 typedef bool (*hf_check_fn)(void *user);
 

@@ -19,7 +19,9 @@
 #define HAND_OVER hfi_script_fair_hand_over.sha1
 
 static long long in_ms(int64_t ms) {
-    return (long long)time(NULL) * 1000 + ms;
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now); /* time() may still be in the last second */
+    return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000 + ms;
 }
 
 /* A waiter of a Java client, at the end of the queue. */
