@@ -144,7 +144,7 @@ int ending_signals(void);
 struct pollfd;
 int await_fds(struct pollfd *fds, size_t len, int timeout_ms);
 
-/* ---- options.c: the command line and the environment ----------------------------------------- */
+/* ---- options.c: the command line ------------------------------------------------------------- */
 
 enum option_kind {
     OPTION_END = 0, /* ends a table */
@@ -168,10 +168,6 @@ typedef int (*option_fn)(void *user, int id, char *value, const char *shown);
  * minus an exit status. `subcommand` is NULL for the options in front of it. */
 int options_parse(const struct option_spec *specs, const char *subcommand, int argc, char **argv,
                   option_fn take, void *user);
-
-/* Reads HOLDFAST_<NAME> for each option that has a long name. Returns 0 or an exit status. */
-int options_environment(const struct option_spec *specs, const char *subcommand, option_fn take,
-                        void *user);
 
 /* Two mutually exclusive options. */
 struct either {
@@ -287,7 +283,11 @@ void connection_name_server(const struct connection *connection);
 int connection_open(struct connection *connection, hf_options *options, hf_client **ret_client);
 void connection_free(struct connection *connection);
 
-/* ---- environment.c: misconfigured environment variables -------------------------------------- */
+/* ---- environment.c: options from the environment, and what is wrong with it ------------------ */
+
+/* Reads HOLDFAST_<NAME> for each option that has a long name. Returns 0 or an exit status. */
+int environment_options(const struct option_spec *specs, const char *subcommand, option_fn take,
+                        void *user);
 
 /* These return 0, or an exit status after printing the error. */
 int environment_check_empty(const char *variable);

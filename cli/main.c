@@ -102,7 +102,7 @@ static int take_or_help(void *user, int id, char *value, const char *shown) {
 int command_options(const struct command *command, const struct option_spec *specs, int argc,
                     char **argv, option_fn take, void *user) {
     struct option_taker taker = {.take = take, .user = user};
-    int status = options_environment(specs, command->name, take, user);
+    int status = environment_options(specs, command->name, take, user);
     if (status != 0)
         return -status;
     int index = options_parse(specs, command->name, argc, argv, take_or_help, &taker);
@@ -131,7 +131,7 @@ static void take_standard_descriptors(void) {
 
 static int run(struct connection *connection, int argc, char **argv) {
     struct option_taker taker = {.take = connection_option, .user = connection};
-    int status = options_environment(connection_options, NULL, connection_option, connection);
+    int status = environment_options(connection_options, NULL, connection_option, connection);
     if (status != 0)
         return status;
     forget_secrets();

@@ -1,4 +1,4 @@
-/* Detects a misconfigured environment. A lock on the wrong server looks acquired but excludes no
+/* Options from the environment, and a misconfigured environment. A lock on the wrong server looks acquired but excludes no
  * other client. So a variable that should name the server and does not is an error, unless the
  * command line names the server.
  *
@@ -9,6 +9,8 @@
  * Called by connect.c before other threads or processes exist. */
 #include "cli.h"
 
+#include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -60,6 +62,44 @@ int environment_check_typos(bool other_url) {
                                "%.*s has no meaning; did you mean HOLDFAST_URL? If not, name the "
                                "server with -u",
                                (int)len, *entry);
+    }
+    return 0;
+}
+
+/* ---- Options ---- */
+
+/* "HOLDFAST_" and the long name in capitals; false if it is too long. */
+static bool variable_name(const char *name, char *buffer, size_t size) {
+    int n = snprintf(buffer, size, "HOLDFAST_%s", name);
+    if (n < 0 || (size_t)n >= size)
+        return false;
+    for (char *c = buffer; *c != '\0'; c++)
+        *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
+    return true;
+}
+
+int environment_options(const struct option_spec *specs, const char *subcommand, option_fn take,
+                        void *user) {
+    for (const struct option_spec *spec = specs; spec->kind != OPTION_END; spec++) {
+        char variable[64];
+        if (spec->name == NULL || spec->no_env ||
+            !variable_name(spec->name, variable, sizeof variable))
+            continue;
+        char *value = getenv(variable);
+        if (value == NULL || *value == '\0')
+            continue;
+
+        if (spec->kind != OPTION_VALUE) {
+            bool on;
+            if (!parse_switch(value, &on))
+                return usage_error(subcommand, "%s must be yes or no", variable);
+            if (!on)
+                continue;
+            value = NULL;
+        }
+        int status = take(user, spec->id, value, variable);
+        if (status != 0)
+            return status;
     }
     return 0;
 }

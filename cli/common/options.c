@@ -1,4 +1,4 @@
-/* Parses options from the command line and the environment, driven by a table.
+/* Parses options from the command line, driven by a table; environment.c has those of the environment.
  *
  * Not getopt_long: it accepts abbreviations, whose meaning changes when an option is added, and it
  * cannot say "this letter belongs in front of the subcommand". The usual forms are accepted: -n,
@@ -9,7 +9,6 @@
  * it. */
 #include "cli.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,40 +129,4 @@ int take_wait(struct either *either, const char *subcommand, const char *value, 
     if (status == 0)
         *ret_ms = ms;
     return status;
-}
-
-/* "HOLDFAST_" and the long name in capitals; false if it is too long. */
-static bool variable_name(const char *name, char *buffer, size_t size) {
-    int n = snprintf(buffer, size, "HOLDFAST_%s", name);
-    if (n < 0 || (size_t)n >= size)
-        return false;
-    for (char *c = buffer; *c != '\0'; c++)
-        *c = *c == '-' ? '_' : (char)toupper((unsigned char)*c);
-    return true;
-}
-
-int options_environment(const struct option_spec *specs, const char *subcommand, option_fn take,
-                        void *user) {
-    for (const struct option_spec *spec = specs; spec->kind != OPTION_END; spec++) {
-        char variable[64];
-        if (spec->name == NULL || spec->no_env ||
-            !variable_name(spec->name, variable, sizeof variable))
-            continue;
-        char *value = getenv(variable);
-        if (value == NULL || *value == '\0')
-            continue;
-
-        if (!takes_value(spec)) {
-            bool on;
-            if (!parse_switch(value, &on))
-                return usage_error(subcommand, "%s must be yes or no", variable);
-            if (!on)
-                continue;
-            value = NULL;
-        }
-        int status = take(user, spec->id, value, variable);
-        if (status != 0)
-            return status;
-    }
-    return 0;
 }

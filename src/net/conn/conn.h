@@ -17,9 +17,9 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "net/identity.h"
 #include "net/lookup.h"
 #include "net/protocol.h"
+#include "net/server_identity.h"
 #include "net/tls.h"
 #include "task/task.h"
 

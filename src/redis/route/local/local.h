@@ -24,8 +24,8 @@
 #ifndef HFI_REDIS_ROUTE_LOCAL_LOCAL_H
 #define HFI_REDIS_ROUTE_LOCAL_LOCAL_H
 
-#include "net/identity.h"
 #include "net/lookup.h"
+#include "net/server_identity.h"
 
 #include <holdfast/holdfast.h>
 

@@ -1,7 +1,7 @@
 /* Which server a Unix socket leads to, identified by the file it is bound to. A socket that is
  * removed and made again is another file; a renamed one is the same. */
-#ifndef HFI_NET_IDENTITY_H
-#define HFI_NET_IDENTITY_H
+#ifndef HFI_NET_SERVER_IDENTITY_H
+#define HFI_NET_SERVER_IDENTITY_H
 
 #include "net/lookup.h"
 

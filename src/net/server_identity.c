@@ -3,7 +3,7 @@
  *
  * The mtime of a socket file is when it was bound: connecting, renaming and chmod leave it alone.
  */
-#include "net/identity.h"
+#include "net/server_identity.h"
 
 #include <stddef.h>
 #include <string.h>
