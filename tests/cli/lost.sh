@@ -46,8 +46,9 @@ test_broken_with_unlock_force() {
     expect 1 hf unlock --force broken
 }
 
+# Nobody reports the deletion here: the release finds it, even on a machine on which the command starts a second late.
 test_exit_0_of_the_command_does_not_hide_it() {
-    expect 79 hf run --ttl 20s hide sh -c 'redis-cli -s "$0" del hide >/dev/null; exit 0' "$socket"
+    expect 79 "$HOLDFAST" -u "unix://$socket?track=off" run --ttl 20s hide sh -c 'redis-cli -s "$0" del hide >/dev/null; exit 0' "$socket"
     says "'hide': the lock was lost while the command ran ("
 }
 
