@@ -4,7 +4,7 @@
 #   make test V=1       show every line of the build and of the tests
 #   make test CC=clang  another compiler (for a build directory that does not exist yet)
 #   make test JOBS=4    how many jobs run at once (default: one per processor,
-#                       and twelve tests)
+#                       and eight tests)
 
 PREFIX ?= /usr/local
 DESTDIR ?=
