@@ -294,6 +294,9 @@ func (b *builder) acquire(o *op, ops []*op, side string, fair bool) {
 		}
 	case o.code == "HF_EBUSY":
 		b.whole(&event{what: "busy", op: o, side: side})
+		if isTooLate(o) && b.mayHaveLost(o) { // an attempt whose lease was over before the next one
+			b.inDoubt(o, side, fair)
+		}
 	case o.code == "HF_ELOST":
 		b.whole(&event{what: "lost", op: o, hold: hold, side: side, late: b.isLate(hold, o)})
 	case o.code == "HF_EDEADLK" && (nested || side == "_write"):

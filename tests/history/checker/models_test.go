@@ -270,6 +270,20 @@ func TestAnAcquireThatTookItTwice(t *testing.T) {
 	}
 }
 
+// The same, and by the next attempt somebody else has it.
+func TestAnAcquireThatTookItAndIsRefused(t *testing.T) {
+	late := acquire(1, 60, "plain", "a", "acquire", "HF_EBUSY")
+	late.args["lease"] = "100"
+	refused := acquire(3, 4, "plain", "b", "acquire", "HF_EBUSY")
+	after := acquire(20, 90, "plain", "c", "acquire", "HF_OK")
+	sure := map[string]int64{"c.acquire": 95e7}
+	ops := []*op{late, refused, after}
+	judged(t, porcupine.Illegal, sure, ops...)
+	if got := judge(&history{ops: ops, sure: sure, cuts: []int64{5e7}}, ops, *limit); got != porcupine.Ok {
+		t.Errorf("%s", got)
+	}
+}
+
 // What an acquire has taken for a while that was given up is not in this model, so nothing is made of who
 // sees it, on whichever side.
 func TestMovingSeemsLocked(t *testing.T) {
