@@ -2,7 +2,8 @@
 """man/header2man.py HEADER DIRECTORY: manual pages of section 3 for all functions of the public header.
 
 A comment in front of functions becomes a page, in mdoc, with the name of its first function; the others are
-symbolic links to it. The directory is emptied before. Run at configure time by cmake/Manual.cmake.
+symbolic links to it. The rules for every function, from the header's opening comment, are added to the overview,
+holdfast.3. The directory is emptied before. Run at configure time by cmake/Manual.cmake.
 """
 import pathlib
 import re
@@ -125,13 +126,19 @@ def description(text):
     return lines[:-1] if lines[-1:] == [".Pp"] else lines
 
 
+def is_started(group):
+    return all(name.endswith("_start") for _, name, _ in group.functions)
+
+
 def one_line(group):
     """What `apropos` shows."""
-    words = " ".join((group.comment or f"functions of the section {group.section}").split())
-    first = re.split(r"[.;:](?: |$)", LABEL.sub("", words), maxsplit=1)[0].replace("`", "")
+    kind = "operations" if is_started(group) else "functions"
+    words = " ".join((group.comment or f"{kind} of the section {group.section}").split())
+    words = re.sub(r" \([^()]+(?:\(\)[^()]*)*\)", "", LABEL.sub("", words))
+    first = re.split(r"[.;:](?: |$)", words, maxsplit=1)[0].replace("`", "")
     if len(first) > 72:
         first = first[:72].rsplit(" ", 1)[0].rstrip(",")
-    return escaped(first[:1].lower() + first[1:])
+    return escaped(first if re.match("[A-Z]{2}", first) else first[:1].lower() + first[1:])
 
 
 def page(group, version, date):
@@ -152,22 +159,35 @@ def page(group, version, date):
     lines.append(".Sh DESCRIPTION")
     if group.comment:
         lines += description(group.comment)
+    elif is_started(group):
+        lines += ["Each starts the operation that its name without", ".Sy _start", "waits for, and returns at once, as",
+                  ".Xr hf_lock_acquire_start 3", "does."]
     else:
         lines.append(f"The header describes these in its section \\(lq{group.section}\\(rq.")
     lines += [".Pp", "The rules in", ".Xr holdfast 3", "hold for every function.", ".Sh SEE ALSO", ".Xr holdfast 1 ,", ".Xr holdfast 3"]
     return "\n".join(lines) + "\n"
 
 
+def rules(header):
+    """What holds for every function: the terms and the list in the header's opening comment."""
+    opening = comment_text(header[:header.index("*/") + 2])
+    return [".Sh TERMS", *description(opening[opening.index("\nTerms\n") + 7:opening.index("\n\nRules for")]),
+            ".Sh RULES FOR EVERY FUNCTION", *description(opening[opening.index("\n  - "):].strip("\n"))]
+
+
 def main():
     header = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")
     directory = pathlib.Path(sys.argv[2])
     version = ".".join(re.findall(r"^#define HF_VERSION_(?:MAJOR|MINOR|PATCH) (\d+)", header, re.MULTILINE))
-    version += re.search(r'^#define HF_VERSION_SUFFIX "(.*)"', header, re.MULTILINE)[1]
+    version += re.search(r'^#define HF_VERSION_SUFFIX "([^"]*)"', header, re.MULTILINE)[1]
     overview = pathlib.Path(__file__).with_name("holdfast.3").read_text(encoding="utf-8")
     date = re.match(r"\.Dd (.+)", overview)[1]
     directory.mkdir(parents=True, exist_ok=True)
     for old in directory.glob("*.3"):
         old.unlink()
+    heading = ".Sh RETURN VALUES\n"
+    (directory / "holdfast.3").write_text(
+        overview.replace(heading, "\n".join(rules(header)) + "\n" + heading), encoding="utf-8")
     for group in read_groups(header):
         first = group.functions[0][1]
         (directory / f"{first}.3").write_text(page(group, version, date), encoding="utf-8")

@@ -9,51 +9,54 @@
  *     if (err == HF_OK) err = hf_lock_new(client, "nightly-report", &lock);
  *     if (err == HF_OK) err = hf_lock_acquire(lock);
  *     if (err == HF_OK) {
- *         ...                                  // only one process gets here
- *         err = hf_lock_release(lock);         // HF_ELOST: the hold ended before
+ *         ...
+ *         err = hf_lock_release(lock); // HF_ELOST: the hold ended before
  *     }
  *
  * Terms
- *   client   connections, a uuid, a watchdog. Thread-safe; one per process is enough.
- *   lock     a cheap handle on a named lock. Several handles may name the same lock.
+ *   client   connections, a uuid, a watchdog. One per process is enough.
+ *   lock     a cheap handle on a named lock. Several may share a name.
  *   owner    the client's uuid and a number: the thread's own, never reused, or the caller's.
  *   hold     one owner's possession of one lock, counted: acquire nests, release un-nests.
  *   lease    how long the server keeps a lock without renewal: fixed, or the watchdog's, renewed
- *            every third of it until the hold ends.
- *   lost     a hold that ended without our release: expired, deleted or broken.
+ *            every third of its trusted part (`clock_drift_ppm`) until the hold ends.
+ *   lost     a hold that ended without our release: expired, deleted, replaced or broken.
  *
  * Rules for every function, unless its comment (on ZooKeeper: docs/curator.md) says otherwise
- *   - Result: HF_OK (0) or a negative HF_E... code; hf_last_error() has this thread's details.
- *     Outputs (`ret_...`) are written on success only; only a `bool *` may be NULL. NULL `options`
- *     mean the defaults. Functions that free accept NULL.
- *   - Errors: every call may return HF_EINVAL, HF_ECLOSED, HF_EFORKED, HF_ENOMEM. Calls that talk
- *     to the server may also return the errors of an exchange: HF_EUNREACH, HF_ENOQUORUM (quorums),
- *     HF_EUNAVAILABLE, HF_EOOM, HF_EPERM, HF_ETLS, HF_EPROTO, HF_ENOTSUP (server too old, or without a
- *     command), HF_EINVAL (no such database), HF_EDEADLK (inside a callback), HF_ESYS.
+ *   - Result: HF_OK (0; `_fd`: a descriptor) or a negative HF_E... code; hf_last_error() has this
+ *     thread's details. Outputs (`ret_...`) are written on success only; only a `bool *` or
+ *     `hf_result *` may be NULL. The latter is filled on failure too, unless the call could not
+ *     begin (HF_EINVAL, HF_ECLOSED, HF_EFORKED, HF_ENOMEM, inside a callback). NULL `options` mean
+ *     the defaults. Functions that free, fire, reset or cancel accept NULL.
+ *   - Ownership: strings, names and ids passed in are copied. The caller frees a `char **` output
+ *     with hf_text_free().
+ *   - Errors: every call may return HF_EINVAL, HF_ECLOSED, HF_EFORKED, HF_ENOMEM; those that talk
+ *     to the server also the errors of an exchange: HF_EUNREACH, HF_ENOQUORUM (quorums),
+ *     HF_EUNAVAILABLE, HF_EOOM, HF_EPERM, HF_ETLS, HF_EPROTO, HF_ENOTSUP (server too old, or
+ *     without a command), HF_EINVAL (no such database), HF_EDEADLK (inside a callback), HF_ESYS;
+ *     those on semaphores, permits and latches also HF_EINDOUBT, HF_EWRONGTYPE.
  *   - Blocking: calls that talk to the server block for up to `cmd_timeout_ms`, one exchange; those
  *     that wait, for their wait and one exchange. Others return at once. Even HF_FOREVER ends when
  *     no server has answered for `connect_timeout_ms` (HF_EUNREACH), or every command was refused
- *     for that long (HF_EUNAVAILABLE, with the server's message); with Sentinel or Cluster the limit is
- *     `failover_timeout_ms` while any server answers.
+ *     for that long (HF_EUNAVAILABLE, with the server's message); with Sentinel or Cluster the
+ *     limit is `failover_timeout_ms` while any server answers.
  *   - Times: int64_t milliseconds, named `_ms`. A wait of HF_FOREVER (-1) never gives up; 0 is one
- *     attempt. A lease of HF_WATCHDOG (0) is renewed; HF_NO_LEASE (-1) is for string locks and
- *     permits, other negative ones for nothing.
- *   - Owners: hf_lock_x() acts for this thread, hf_lock_x_as() for an owner (0: this thread). An
- *     operation (hf_lock_x_start()) refuses owner 0, except that an acquire then draws a fresh one,
- *     returned in its result.
- *   - Structs with a `size` may grow; HF_..._INIT sets it and the defaults. A size of 0, too small,
- *     or too large is HF_EINVAL, unless the unknown part is zero. In an output, `size` becomes what
- *     was written. Structs made by the library may grow too: use pointers to them.
- *   - Descriptors: functions ending in `_fd` return one (>= 0) or a negative code.
+ *     attempt, as in `_try`. A lease of HF_WATCHDOG (0) is renewed; HF_NO_LEASE (-1) is for string
+ *     locks and permits only.
+ *   - Owners: hf_lock_x() acts for this thread, hf_lock_x_as() for an owner (0: this thread).
+ *     Operations (_start) refuse owner 0, but an acquire draws a fresh one, returned in its result.
+ *   - Structs with a `size` may grow; HF_..._INIT sets it and the defaults, listed in
+ *     HF_..._DEFAULTS. A size of 0, too small, or too large is HF_EINVAL, unless the unknown part
+ *     is zero. In an output, `size` becomes what was written. Structs made by the library may grow
+ *     too: use pointers to them. Some never grow (docs/abi.md).
  *   - Threads: any thread may call any function on any handle; signal handlers none. Do not free a
  *     handle in use by another thread.
- *   - Stack: a calling thread needs 64 KiB (24 are used, besides log function and allocator). The
- *     library's threads, which run callbacks, have at least 512 KiB.
- *   - Callbacks run on the client's dispatch thread, or in hf_dispatch() with HF_MANUAL_DISPATCH;
- *     never under a mutex of the library. They may call `_start` functions; synchronous verbs,
- *     hf_op_wait() and hf_close() return HF_EDEADLK. Removing one (NULL, or its handle freed)
- *     blocks until it has returned, except inside a callback; it never runs again. That cannot
- *     deadlock if no callback takes a lock of the program that is held meanwhile.
+ *   - Stack: a calling thread needs 64 KiB; callbacks have at least 512 KiB.
+ *   - Callbacks run on the client's dispatch thread (HF_ESYS: it cannot start), or in hf_dispatch()
+ *     with HF_MANUAL_DISPATCH; never under a mutex of the library. They may call `_start`
+ *     functions; synchronous verbs, hf_op_wait(), hf_dispatch() and hf_close() return HF_EDEADLK.
+ *     Removing one (NULL, or its handle freed) blocks until it has returned, except inside a
+ *     callback; it never runs again. Do not remove one while holding a mutex that a callback takes.
  *   - fork: in a child, calls on the parent's objects return HF_EFORKED; hf_close() and functions
  *     that free only close descriptors, and cancelling does nothing. The parent's locks are
  *     untouched. A child's thread has a new number.
@@ -88,7 +91,7 @@ extern "C" {
 #define HF_VERSION_TEXT                                                                            \
     HF_VERSION_OF(HF_VERSION_MAJOR, HF_VERSION_MINOR, HF_VERSION_PATCH, HF_VERSION_SUFFIX)
 
-/* HF_VERSION_TEXT and HF_VERSION_NUM of the library that is loaded. */
+/* The loaded library's HF_VERSION_TEXT and HF_VERSION_NUM. */
 HF_API const char *hf_version(void);
 HF_API int hf_version_num(void);
 
@@ -127,13 +130,12 @@ enum {
 #undef HF_ERROR_ENUM
 };
 
-/* Never NULL. */
+/* A sentence about an error; never NULL. */
 HF_API const char *hf_strerror(int err);
 
-/* "HF_EBUSY"; never NULL. */
+/* The name of an error, "HF_EBUSY"; never NULL. */
 HF_API const char *hf_error_name(int err);
 
-/* Does not grow: other structs contain it. */
 typedef struct hf_error {
     int code;
     int sys_errno;
@@ -144,9 +146,9 @@ typedef struct hf_error {
 /* Details of this thread's last failed call, valid until its next call. */
 HF_API const hf_error *hf_last_error(void);
 
-/* Writes an error as one line: "HF_EUNREACH at db:6379: the server cannot be reached: Connection
- * refused". NULL is this thread's last, which stays as it is. A text that is too long is cut;
- * HF_ERROR_FORMAT_MAX bytes are enough for any. Returns `text`. */
+/* Writes an error (NULL: this thread's last, which stays) as one line: "HF_EUNREACH at db:6379: the
+ * server cannot be reached: Connection refused". Returns `text`, cut to `size` (HF_ERROR_FORMAT_MAX
+ * is enough for any). */
 #define HF_ERROR_FORMAT_MAX 512
 HF_API const char *hf_error_format(const hf_error *error, char *text, size_t size);
 
@@ -155,26 +157,25 @@ HF_API const char *hf_error_format(const hf_error *error, char *text, size_t siz
 typedef struct hf_client hf_client;
 
 #define HF_FOREVER (-INT64_C(1))
-#define HF_WATCHDOG INT64_C(0) /* a lease that is renewed while held */
-/* None: string locks and permits are then held until released, whatever becomes of their holder. */
+#define HF_WATCHDOG INT64_C(0) /* renewed while held */
+/* No lease: held until released or broken, even if the holder dies. */
 #define HF_NO_LEASE (-INT64_C(1))
 #define HF_MANUAL_DISPATCH 0x1u /* callbacks run in hf_dispatch() */
-#define HF_TLS_INSECURE 0x2u    /* accept any certificate, and so any server in between */
-/* Never spin. By default calls spin up to 0.1 ms for a reply, where that pays. */
+#define HF_TLS_INSECURE 0x2u    /* accept any certificate, so any server in between */
+/* Never spin. By default calls spin for up to 0.1 ms, where that pays. */
 #define HF_NO_BUSY_POLL 0x4u
-/* Never have a server report changes of locks (Redis's client-side caching). By default a loss
- * is usually noticed within milliseconds; with this flag, at the next renewal. */
+/* No client-side caching: a loss is noticed at the next renewal, not (usually) within
+ * milliseconds. */
 #define HF_NO_TRACKING 0x8u
 #define HF_TLS_1_2 12
 #define HF_TLS_1_3 13
 #define HF_SENTINEL_TLS_ON 1
 #define HF_SENTINEL_TLS_OFF 2
 #define HF_ACKS_ALL (-1)    /* every replica reported up by sentinels or cluster, one at least */
-#define HF_ACKS_REPORT (-2) /* wait for acks, but only report their number */
-#define HF_ACKS_OFF (-3)    /* ask for none */
+#define HF_ACKS_REPORT (-2) /* wait for acks, but only report them */
+#define HF_ACKS_OFF (-3)
 #define HF_ACKS_MAX 100
 
-/* Lists X(field, default) are the one place for defaults. */
 #ifndef __cplusplus
 #define HF_INIT(type, defaults)                                                                    \
     { .size = sizeof(type), defaults(HF_INIT_FIELD) }
@@ -186,16 +187,27 @@ typedef struct hf_client hf_client;
 #define HF_NO_DEFAULTS(X)
 
 typedef enum hf_log_level { HF_LOG_ERROR, HF_LOG_WARN, HF_LOG_INFO, HF_LOG_DEBUG } hf_log_level;
-/* Called on any thread, perhaps with mutexes of the library held. Must not call the library, nor
- * block or wait for a mutex that is held while the library is called: no lease is renewed
- * meanwhile. */
+/* Called on any thread, perhaps with mutexes of the library held; no lease is renewed meanwhile.
+ * Must not call the library, block, or take a mutex held during a call of the library. */
 typedef void (*hf_log_fn)(hf_log_level level, const char *message, void *user);
 
-/* Ends a synchronous wait from within: called on the waiting thread, without a mutex of the
- * library, when a signal interrupts its sleep, and every HF_CHECK_MS while it waits or connects.
- * True ends the wait: HF_ECANCELED, and nothing is held; or HF_OK, if a grant came at that moment.
- * In it, as in a callback, synchronous functions return HF_EDEADLK. It should return soon: other
- * threads may depend on it. */
+/* The same message with what it is about. Valid during the call; made by the library, so it may
+ * grow. */
+typedef struct hf_log_record {
+    hf_log_level level;
+    const char *message;
+    int code;           /* HF_E...; HF_OK: the message is about no error */
+    const char *server; /* host:port or a path; "": about no single one */
+    const char *name; /* of a lock or object, as its handle has it, not always followed by a NUL */
+    size_t name_len;  /* 0: about no single one */
+} hf_log_record;
+/* Called in place of hf_log_fn; for it the same holds. */
+typedef void (*hf_log_record_fn)(const hf_log_record *record, void *user);
+
+/* Can end a synchronous wait. Called on the waiting thread, under no mutex of the library, after a
+ * signal, and every HF_CHECK_MS while it waits or connects. True ends the wait: HF_ECANCELED, or
+ * HF_OK if a grant came at that moment. Inside, synchronous functions return HF_EDEADLK. Return
+ * soon: other threads may depend on it. NULL is none; operations (_start) refuse one: HF_EINVAL. */
 #define HF_CHECK_MS 50
 typedef bool (*hf_check_fn)(void *user);
 
@@ -206,7 +218,7 @@ typedef bool (*hf_check_fn)(void *user);
 typedef bool (*hf_address_map_fn)(const char *host, uint16_t port, char *ret_host,
                                   uint16_t *ret_port, void *user);
 
-/* All three, or none. `resize` takes NULL. Called on any thread. Does not grow. */
+/* All three, or none. `resize` takes NULL. Called on any thread. */
 typedef struct hf_allocator {
     void *(*allocate)(size_t size, void *user);
     void *(*resize)(void *ptr, size_t size, void *user);
@@ -216,13 +228,12 @@ typedef struct hf_allocator {
 
 typedef struct hf_options {
     size_t size;
-    const char *user;           /* this and `password` override the url's; all strings are copied */
-    const char *password;       /* a user without one has an empty one */
-    const char *name_prefix;    /* prepended to every name, like a Redisson NameMapper */
+    const char *user;           /* these two override the url's */
+    const char *password;       /* NULL beside a user: empty */
+    const char *name_prefix;    /* prepended to every name (Redisson: NameMapper) */
     int64_t cmd_timeout_ms;     /* one exchange, connect and handshake included */
-    int64_t connect_timeout_ms; /* a wait ends when no server has helped for this long */
-    /* Lease of watchdog holds, renewed every third of its trusted part. ZooKeeper: the requested
-     * session timeout. */
+    int64_t connect_timeout_ms; /* ends waits: see Blocking */
+    /* Lease of watchdog holds; ZooKeeper: the session timeout to ask for. */
     int64_t watchdog_ms;
     int64_t max_hold_ms;      /* watchdog holds are not renewed past this age; 0: no limit */
     int64_t ping_interval_ms; /* check interval of idle connections */
@@ -231,8 +242,8 @@ typedef struct hf_options {
     void *log_user;
     hf_allocator allocator; /* all zero: malloc */
 
-    /* For rediss:// and valkeys:// only; PEM files, read by hf_open(). The server's certificate
-     * must chain to a trusted CA and name the url's host (or address). */
+    /* With TLS only; PEM files, read by hf_open(). The server's certificate must chain to a trusted
+     * CA and name the url's host (or address). */
     const char *tls_ca_file;     /* trusted CAs; with neither: the system's */
     const char *tls_ca_dir;      /* a directory prepared by `openssl rehash` */
     const char *tls_cert_file;   /* client certificate and chain */
@@ -240,56 +251,56 @@ typedef struct hf_options {
     const char *tls_server_name; /* SNI, and verified instead of the url's host */
     int tls_min_version;         /* HF_TLS_1_2 (also 0) or HF_TLS_1_3 */
 
-    int64_t fair_wait_ms; /* Java's `fairLockWaitTimeout`, for shared fair locks */
-    /* Quorum: a server that started less than this ago has no vote (docs/quorum.md). -1:
-     * watchdog_ms. 0: off, for servers that forget nothing. A longer lease is proved again every
-     * third of this. Must be the same for all clients. */
+    int64_t fair_wait_ms; /* Java's `fairLockWaitTimeout` */
+    /* Quorum: a server that started less than this ago has no vote. -1: watchdog_ms. 0: off, for
+     * servers that forget nothing. The same for all clients (docs/quorum.md). */
     int64_t restart_guard_ms;
 
-    /* redis-sentinel:// only. Sentinels have their own users and passwords, and are never sent the
-     * servers'. */
+    /* redis-sentinel:// only. Sentinels are never sent the servers' user and password. */
     const char *master;        /* name of the primary, unless in the url */
     const char *sentinel_user; /* these two override the url's */
     const char *sentinel_password;
     int sentinel_tls; /* HF_SENTINEL_TLS_ON or _OFF; 0: as the url says, else as the servers */
-    const char *sentinel_tls_server_name; /* tls_server_name of the sentinels */
-    /* As connect_timeout_ms, while sentinels or other servers answer. */
+    const char *sentinel_tls_server_name;
+    /* Ends waits: see Blocking. */
     int64_t failover_timeout_ms;
     hf_address_map_fn
         address_map; /* for addresses missing in the url's `address_map`; NULL: none */
     void *address_map_user;
 
     /* Replicas that must confirm an acquire: 1 to HF_ACKS_MAX, or HF_ACKS_...; 0 is HF_ACKS_OFF.
-     * With fewer it is undone: HF_ENOREPLICA. A renewal or extension with fewer does not count, so
+     * With fewer an acquire is undone (HF_ENOREPLICA), and a renewal or extension does not count:
      * the hold ends at its deadline, after a warning. Semaphores and permits only report acks;
      * releases do not wait. Not for quorums; HF_ACKS_ALL needs Sentinel or a cluster. */
     int acks;
     int ack_disk; /* 1: acks mean on disk, at the primary too (Redis 7.2, `appendonly yes`) */
-    /* Time limit for acks, at most a third of cmd_timeout_ms and a ninth of watchdog_ms. */
+    /* At most a third of cmd_timeout_ms and a ninth of watchdog_ms. */
     int64_t ack_timeout_ms;
 
-    /* A client that has held or waited this long answers hf_survey(). 0: at once. -1: never. */
+    /* A client that has held or waited this long answers hf_survey(). -1: never. */
     int64_t report_after_ms;
 
-    /* How many names have histograms (hf_client_metrics(), HF_WANT_HISTOGRAMS): 0 to 10000, 1 KiB each.
-     * If full, a name without a handle for five minutes makes room. */
+    /* Names with histograms: 0 to 10000, 1 KiB each. If full, a name without a handle for five
+     * minutes makes room. */
     int64_t histogram_names;
 
-    /* The client's name on its server, readable by every user, and in surveys (default: the
-     * program's). Cut after 64 bytes; anything but printable ASCII becomes `_`. */
+    /* The client's name on its server, readable by every user, and in surveys. Default: the
+     * program's. Cut after 64 bytes; anything but printable ASCII becomes `_`. */
     const char *label;
 
     /* How far the rates of a server's clock and ours may differ, in ppm: 0 to 500000. A hold is
      * trusted for its lease minus this fraction. */
     int64_t clock_drift_ppm;
 
-    /* redis-sentinel:// only. 1: a renewal, extension or nested acquire counts only if afterwards
-     * more than half of the sentinels still name its server as the primary; else the latter two
-     * fail with HF_EUNREACH (docs/topologies.md). */
+    /* redis-sentinel:// only. 1: a renewal, extension or nested acquire counts only if most
+     * sentinels then still name its server as the primary; else the latter two are HF_EUNREACH
+     * (docs/topologies.md). */
     int sentinel_confirm;
+
+    hf_log_record_fn log_record; /* called with `log_user`, and `log` not at all; NULL: `log` is */
 } hf_options;
 
-/* Lists X(type, field) have every field but `size`, in order: for generators of bindings. */
+/* For generators of bindings: X(type, field) of every field but `size`, in order. */
 #define HF_OPTIONS_FIELDS(X)                                                                       \
     X(const char *, user)                                                                          \
     X(const char *, password)                                                                      \
@@ -326,7 +337,8 @@ typedef struct hf_options {
     X(int64_t, histogram_names)                                                                    \
     X(const char *, label)                                                                         \
     X(int64_t, clock_drift_ppm)                                                                    \
-    X(int, sentinel_confirm)
+    X(int, sentinel_confirm)                                                                       \
+    X(hf_log_record_fn, log_record)
 
 #define HF_OPTIONS_DEFAULTS(X)                                                                     \
     X(cmd_timeout_ms, 3000)                                                                        \
@@ -353,23 +365,21 @@ typedef struct hf_options {
  *            of which more than half must grant a lock. Give every process the same servers. Plain,
  *            string and fenced locks only.
  *   options  overridden by those in the url; docs/guide.md has all.
- * Blocks:  no, but with TLS it reads the files.
  * Errors:  HF_EINVAL (hf_last_error() names the bad part or file), HF_ENOTSUP, HF_ESYS. */
 HF_API int hf_open(const char *url, const hf_options *options, hf_client **ret_client);
 
 /* Ends a client. Waiting calls return HF_ECLOSED, and callbacks still due run with that code. Holds
- * are not released, since their work may be going on: their leases run out; those without one stay.
- * Afterwards handles may only be freed.
+ * are not released: their leases run out; those without one stay. Afterwards handles may only be
+ * freed.
  * Blocks:  until running callbacks have returned; also, up to `cmd_timeout_ms`, to undo an
- *          abandoned acquire, finish an unanswered release or announce a loss. (A hanging name
- *          lookup may outlive the client in its own thread.)
- * Errors:  HF_EDEADLK inside a callback. */
+ *          abandoned acquire, finish an unanswered release or announce a loss. A hanging name
+ *          lookup may outlive the client in its own thread. */
 HF_API int hf_close(hf_client *client);
 
-/* Like hf_close(), but does not block, and may be called inside a callback. After HF_OK, only free
- * handles and operations. With HF_MANUAL_DISPATCH one thread must keep calling hf_dispatch() until
- * `callback` has run there, as the last one; that call returns 1. Otherwise `callback` runs on a
- * thread of its own, and may be NULL. The client is gone when it runs; it may call any function.
+/* Like hf_close(), but does not block, and may be called inside a callback. `callback` runs last,
+ * when the client is gone, and may call any function. With HF_MANUAL_DISPATCH one thread must keep
+ * calling hf_dispatch() until it has run there; that call returns 1. Otherwise it runs on a thread
+ * of its own, and may be NULL.
  * Errors:  HF_ESYS no thread, HF_ECLOSED it closes already: nothing was done. */
 typedef void (*hf_close_fn)(void *user);
 HF_API int hf_close_start(hf_client *client, hf_close_fn callback, void *user);
@@ -382,8 +392,7 @@ HF_API const char *hf_client_id(const hf_client *client);
 
 /* Runs due callbacks, about a thousand at most. Returns how many ran (0: the wait is over).
  * Blocks:  up to `wait_ms` until one has run, and while callbacks run.
- * Errors:  HF_EINVAL without HF_MANUAL_DISPATCH; HF_EBUSY another thread is in this function;
- *          HF_EDEADLK inside a callback. */
+ * Errors:  HF_EINVAL without HF_MANUAL_DISPATCH; HF_EBUSY another thread is in this function. */
 HF_API int hf_dispatch(hf_client *client, int64_t wait_ms);
 
 /* Polls readable when hf_dispatch(client, 0) has work, with or without a callback. Closed by
@@ -393,8 +402,7 @@ HF_API int hf_dispatch_fd(hf_client *client);
 
 /* ---- Owners ---------------------------------------------------------------------------------- */
 
-/* A caller chooses 1 to 4294967295; the library draws larger ones, unique in the process. 0: this
- * thread's number, or in an asynchronous acquire a fresh one. */
+/* A caller chooses 1 to 4294967295; the library draws larger ones, unique in the process. */
 typedef uint64_t hf_owner;
 
 HF_API hf_owner hf_owner_new(void);
@@ -408,65 +416,55 @@ typedef struct hf_lock hf_lock;
 typedef struct hf_op hf_op;
 typedef struct hf_cancel hf_cancel;
 
-/* A base, and flags. Plain locks of one name are one lock on the server whatever their flags; so
- * are fair ones; the two sides of a read/write lock belong together. Otherwise use a name for one
- * kind only: another is HF_EWRONGTYPE wherever the server can tell. */
+/* Use a name for one kind only: another is HF_EWRONGTYPE wherever the server can tell. Handles with
+ * different flags share the lock; the two sides of a read/write lock share the name. */
 typedef enum hf_kind {
     /* Reentrant, exclusive, unfair: Redisson's RLock. A client that re-acquires right after a
-     * release, with a wait of 40 ms or more, first yields to some remote waiters: for at most 20 ms
-     * if none comes, and a quarter of its own wait. */
+     * release first yields to some remote waiters (docs/guide.md). */
     HF_PLAIN,
     /* First come, first served, across processes: RFairLock. After a hand-over the new holder can
-     * trust the lock for a few seconds only (`remaining_ms`), whatever its lease; its first
-     * renewal, a third of that later, gives it its lease. */
+     * trust the lock for a few seconds only (`remaining_ms`), until its first renewal, a third of
+     * that later. */
     HF_FAIR,
     /* Many readers or one writer: RReadWriteLock. A writer may also read, and keep reading when it
-     * stops writing; a reader that wants to write gets HF_EDEADLK at once. A constant stream of
-     * readers starves a writer. */
+     * stops writing; a reader that wants to write gets HF_EDEADLK. Readers can starve a writer. */
     HF_READ,
     HF_WRITE,
     /* `SET name token NX` with a lease, freed by compare-and-delete: shares a lock with redis-py,
      * redsync, node-redlock and most others (docs/strings.md). Reentrant, exclusive, unfair. Redis
-     * only; HF_FENCED is HF_ENOTSUP, since other libraries draw no token.
+     * only.
      *   - The value is a token of its own for each hold: "uuid:number:" and 16 digits.
-     *   - The server does not know the count: hf_lock_hold_count() is 0 for other clients' holds.
-     *   - Waiters behind another library's token are woken when the server reports its change;
-     *     without tracking they attempt every 50 to 250 ms.
-     *   - hf_lock_break() deletes whatever string has the name.
-     *   - On a quorum it is Redlock, beside other libraries; they have no restart guard. */
+     *   - The server has no count: hf_lock_hold_count() is 0 for other clients' holds.
+     *   - Without tracking, waiters behind another library's token attempt every 50 to 250 ms.
+     *   - hf_lock_break() deletes whatever string has the name. */
     HF_STRING
 } hf_kind;
 
-/* Offered: HF_PLAIN with one of the first three, HF_FAIR with HF_NONREENTRANT, HF_STRING with one
- * of the first two, and HF_COHORT as below; others are HF_ENOTSUP. No flag is also the number of a
- * kind. */
-#define HF_NONREENTRANT 0x100u /* acquiring again is HF_EDEADLK at once */
-#define HF_SPIN 0x200u         /* waiters retry: for very short holds */
-#define HF_FENCED 0x400u       /* every acquire draws a token for hf_fence_check(): RFencedLock */
-/* Threads of this process pass the lock on in order of arrival, without the server. On the server
- * the client is one owner; hf_lock_is_mine() is true only for the thread inside. After
- * `cohort_passes` hand-overs, or `cohort_ms` after the grant, other clients are let in
- * (docs/guide.md).
- *   - A release that passes the lock on asks no server: HF_OK means that no loss was known. A loss
- *     is reported to the thread inside, and ends the passing on.
- *   - The client keeps leases and extensions: on the server the lease is `watchdog_ms`.
+/* One at a time; only HF_COHORT goes with HF_NONREENTRANT. Other combinations are HF_ENOTSUP. */
+#define HF_NONREENTRANT 0x100u /* plain, fair, string: acquiring again is HF_EDEADLK */
+#define HF_SPIN 0x200u         /* plain, string: waiters retry, for very short holds */
+#define HF_FENCED 0x400u /* plain: every acquire draws a token for hf_fence_check(): RFencedLock */
+/* Threads of this process pass the lock on in order of arrival, without the server, where the
+ * client is one owner; hf_lock_is_mine() is true only for the thread inside. After `cohort_passes`
+ * hand-overs, or `cohort_ms` after the grant, other clients are let in (docs/guide.md).
+ *   - A release that passes the lock on is HF_OK if no loss is known. A loss is reported to the
+ *     thread inside, and ends the passing on.
+ *   - On the server the lease is `watchdog_ms`; the client keeps leases and extensions.
  *   - A wait of 0 is HF_EBUSY also while another thread waits.
- * For HF_PLAIN, HF_FAIR and HF_STRING, also with HF_NONREENTRANT; not with HF_FENCED,
- * hf_lock_new_multi() or hf_lock_adopt(). An acquire may not set `acks`: the client's setting
- * applies. */
+ * For HF_PLAIN, HF_FAIR and HF_STRING; not for hf_lock_new_multi(), hf_lock_adopt(), or an acquire
+ * with `acks`. */
 #define HF_COHORT 0x800u
 
 typedef struct hf_lock_options {
     size_t size;
     hf_kind kind;
-    unsigned flags; /* HF_NONREENTRANT, HF_SPIN, HF_FENCED, HF_COHORT */
-    /* HF_SPIN: sleep `spin_first_ms`, then `spin_factor` times longer each time, with jitter, up to
-     * `spin_max_ms`: Redisson's initialDelay, multiplier, maxDelay. 1 ms to one day; 1 to 1000. */
+    unsigned flags;
+    /* HF_SPIN: the first and the longest sleep (1 ms to one day), and its growth each time (1 to
+     * 1000), with jitter. */
     int64_t spin_first_ms;
     int64_t spin_factor;
     int64_t spin_max_ms;
-    /* HF_COHORT: how often in a row (1 to 1000000), and for how long (1 ms to a minute), threads
-     * pass the lock on; the strictest handle counts. */
+    /* HF_COHORT: 1 to 1000000, and 1 ms to a minute; the strictest handle counts. */
     int64_t cohort_passes;
     int64_t cohort_ms;
 } hf_lock_options;
@@ -479,9 +477,8 @@ typedef struct hf_lock_options {
     X(cohort_ms, 5)
 #define HF_LOCK_OPTIONS_INIT HF_INIT(hf_lock_options, HF_LOCK_OPTIONS_DEFAULTS)
 
-/* Makes a handle, as all `_new` do; nothing is sent. The name is copied: 1 to 65535 bytes of any
- * value, `name_prefix` included (only valid UTF-8 can be shared with Java). The first two make a
- * plain lock, the others any kind.
+/* Makes a handle, as all `_new` do; nothing is sent. A name has 1 to 65535 bytes of any value,
+ * `name_prefix` included; Java knows only valid UTF-8. Without options it is a plain lock.
  * Errors:  HF_ENOTSUP no such kind. */
 HF_API int hf_lock_new(hf_client *client, const char *name, hf_lock **ret_lock);
 HF_API int hf_lock_new_bytes(hf_client *client, const void *name, size_t name_len,
@@ -491,17 +488,17 @@ HF_API int hf_lock_new_named(hf_client *client, const char *name, const hf_lock_
 HF_API int hf_lock_new_with(hf_client *client, const void *name, size_t name_len,
                             const hf_lock_options *options, hf_lock **ret_lock);
 
-/* Some values of a group as one lock: all or none, in one step on one server; other values stay
- * free. Redisson's getMultiLock(group, values) with StringCodec. Leases end by the server's clock,
- * but Redisson uses its own: Java's clocks must agree with it to much less than a lease.
+/* Some values of a group as one lock: all or none, in one step on one server. Redisson's
+ * getMultiLock(group, values) with StringCodec, whose leases end by Java's clocks: they must agree
+ * with the server's to much less than a lease.
  *
- * The group is a name that no lock of another kind may have. A value is any bytes, even none;
- * duplicates count once, and order means nothing: handles of the same values are the same lock, and
- * nest. An owner that holds some of the values together with others gets HF_EDEADLK at once.
- * hf_lock_is_locked() is true if any value is held, hf_lock_ttl_ms() the time until all are free,
- * hf_lock_hold_count() 0 unless the owner holds all; hf_lock_break() breaks every hold with any of
- * the values. hf_lock_name() is the group; hf_lock_inspect() is HF_ENOTSUP.
- * Errors:  HF_EINVAL also: no values, or more than HF_GROUP_VALUES_MAX. */
+ * No lock of another kind may have the group's name. A value is any bytes, even none; duplicates
+ * and order mean nothing: handles of the same values are one lock. An owner that holds some of the
+ * values together with others gets HF_EDEADLK. hf_lock_is_locked() is true if any value is held,
+ * hf_lock_ttl_ms() the time until all are free, hf_lock_hold_count() 0 unless the owner holds all;
+ * hf_lock_break() breaks every hold with any of the values. hf_lock_name() is the group;
+ * hf_lock_inspect() is HF_ENOTSUP.
+ * Errors:  HF_EINVAL no values, or more than HF_GROUP_VALUES_MAX. */
 #define HF_GROUP_VALUES_MAX 1000
 typedef struct hf_bytes {
     const void *bytes;
@@ -510,21 +507,20 @@ typedef struct hf_bytes {
 HF_API int hf_lock_new_group(hf_client *client, const void *group, size_t group_len,
                              const hf_bytes *values, size_t values_len, hf_lock **ret_lock);
 
-/* Many locks as one: all or none. Members are of any kind but cohorts, of any clients, quorums and
- * groups included; each comes once, and such a lock itself counts as its members. Their handles may
- * be freed.
+/* Many locks as one: all or none. Members are of any kind but cohorts, and of any clients; a
+ * multi-lock counts as its members. Their handles may be freed.
  *
- * It cannot deadlock, whatever the order: if a member is busy, it releases all, waits for that one
- * and starts again. It is lost as soon as one member is; the others are then released. Members are
- * ordinary holds, with the same owner number in every client, and nest.
+ * It cannot deadlock: if a member is busy, it releases all, waits for that one and starts again. It
+ * is lost as soon as one member is; the others are then released. Members are ordinary holds, with
+ * the same owner number in every client, and nest.
  *
  * hf_lock_name() is the members' names, joined by spaces. hf_lock_is_locked() is true if any member
  * is held, hf_lock_is_mine() if the owner holds all; hf_lock_hold_count() and hf_lock_ttl_ms() are
  * the smallest of (held) members. hf_lock_break(), hf_lock_inspect() and hf_lock_token() are
- * HF_ENOTSUP. An error's text begins with the failing member's name. A release always goes to all
- * members, and returns the worst: HF_ELOST, then HF_ENOTOWNER, HF_EINDOUBT, any other.
- * Callbacks run on the first member's client. If a member's client is closed, an acquire returns
- * HF_ECLOSED, and a hold ends with that member's lease.
+ * HF_ENOTSUP. An error's text begins with the failing member's name. A release goes to all members,
+ * and returns the worst: HF_ELOST, then HF_ENOTOWNER, HF_EINDOUBT, any other. Callbacks run on the
+ * first member's client. If a member's client is closed, an acquire returns HF_ECLOSED, and a hold
+ * ends with that member's lease.
  * Errors:  HF_EINVAL no members, more than HF_MULTI_MAX, or a duplicate. */
 #define HF_MULTI_MAX 64
 HF_API int hf_lock_new_multi(hf_lock *const *members, size_t members_len, hf_lock **ret_lock);
@@ -537,21 +533,19 @@ HF_API const char *hf_lock_name(const hf_lock *lock, size_t *ret_len);
 
 typedef struct hf_acquire_options {
     size_t size;
-    hf_owner owner; /* 0: this thread; of an operation: a fresh one */
+    hf_owner owner;
     int64_t wait_ms;
-    /* HF_WATCHDOG, 1 .. HF_LEASE_MAX_MS, or, for HF_STRING, HF_NO_LEASE: until released or broken,
-     * even if the holder dies or its client is closed. It has no deadline either: a client that
-     * cannot reach the server goes on trusting it. HF_EINVAL with other kinds, cohorts, quorums and
-     * hf_lock_new_multi(); HF_ENOTSUP when nested in a hold that has a lease. */
+    /* HF_WATCHDOG, 1 .. HF_LEASE_MAX_MS, or, for HF_STRING, HF_NO_LEASE: a client that cannot reach
+     * the server goes on trusting such a hold. That is HF_EINVAL with other kinds, cohorts, quorums
+     * and hf_lock_new_multi(), HF_ENOTSUP when nested in a hold with a lease. */
     int64_t lease_ms;
     hf_cancel *cancel;
     int acks; /* as in hf_options; 0: the client's. Nested: the strictest */
-    /* HF_STRING: the value at the server, 1 to HF_STRING_TOKEN_MAX bytes; NULL: drawn for this
-     * hold. Copied; ignored by nested acquires. A value that is used twice gives up a promise: a
-     * delayed command of the first hold can then release or extend the second. If two clients use
-     * it at the same time, a lost reply can let both in. */
+    /* HF_STRING: the value at the server, 1 to HF_STRING_TOKEN_MAX bytes; NULL: drawn. Nested
+     * acquires ignore it. Use none twice: a delayed command of the first hold can release or extend
+     * the second, and if two clients use it at once, a lost reply can let both in. */
     const char *string_token;
-    hf_check_fn check; /* NULL: none. An operation (_start) with one is HF_EINVAL */
+    hf_check_fn check;
     void *check_user;
 } hf_acquire_options;
 #define HF_STRING_TOKEN_MAX 1024
@@ -564,7 +558,7 @@ typedef struct hf_acquire_options {
 
 /* An operation's outcome. Fields that do not apply are 0. */
 typedef struct hf_result {
-    size_t size; /* set by HF_RESULT_INIT before a synchronous call */
+    size_t size;
     int code;
     hf_owner owner;
     int64_t count; /* acquire, release: the owner's count on this lock now */
@@ -594,59 +588,53 @@ typedef struct hf_result {
 #define HF_RESULT_INIT HF_INIT(hf_result, HF_NO_DEFAULTS)
 
 /* Acquires for this thread, with the watchdog: waits for ever / one attempt / up to `wait_ms`.
- * Nests.
  * Errors:  HF_EBUSY the one attempt found another holder; HF_ETIMEDOUT the wait ended while another
  *          held it or an earlier attempt of this owner was not settled, or the answer came after
- *          the lease (if no answer came at all: HF_EUNREACH). Nothing is held then: a command in
- *          flight is undone in the background. HF_ELOST a nested acquire found the hold gone (count
- *          0); HF_EWRONGTYPE; HF_EDEADLK the owner would wait for itself: it holds an
- *          HF_NONREENTRANT lock, or reads and wants to write; HF_ENOREPLICA too few replicas
- *          confirmed (retried within the wait, for at most `connect_timeout_ms` if nothing else
- *          fails). After any error but HF_ELOST the hold is unchanged. */
+ *          the lease. Nothing is held then: a command in flight is undone in the background.
+ *          HF_ELOST a nested acquire found the hold gone (count 0); HF_EWRONGTYPE; HF_EDEADLK the
+ *          owner holds it with HF_NONREENTRANT, or reads and wants to write; HF_ENOREPLICA (retried
+ *          within the wait, for at most `connect_timeout_ms` if nothing else fails). After any
+ *          error but HF_ELOST the hold is unchanged. */
 HF_API int hf_lock_acquire(hf_lock *lock);
 HF_API int hf_lock_try(hf_lock *lock);
 HF_API int hf_lock_acquire_for(hf_lock *lock, int64_t wait_ms);
 
-/* With all options. `ret` may be NULL; it is filled on failure too, unless the acquire could not
- * begin (HF_EINVAL, HF_ECLOSED, HF_EFORKED, HF_ENOMEM, inside a callback). A hold is renewed from
- * its first watchdog acquire until its full release; a nested fixed lease never shortens it.
+/* Acquires with all options. A hold is renewed from its first watchdog acquire until its full
+ * release; a nested fixed lease never shortens it.
  * Errors:  also HF_ECANCELED. */
 HF_API int hf_lock_acquire_with(hf_lock *lock, const hf_acquire_options *options, hf_result *ret);
 
 /* Undoes one acquire; the last release frees the lock and wakes a waiter.
- * Errors:  HF_ENOTOWNER not held; HF_ELOST the hold had already ended (another may have been
- *          inside), or the name is now something else; HF_EWRONGTYPE a key beside the hold (a fair
- *          lock's queue) has the wrong type: the lease ends it; HF_EINDOUBT, and errors of an
- *          exchange, no answer: a last release ends the hold here, and is repeated in the
- *          background until the lease ends; a nested one undoes its acquire, and the rest is still
- *          held and renewed; HF_ENOMEM nothing was done. */
+ * Errors:  HF_ENOTOWNER; HF_ELOST (another may have been inside); HF_EWRONGTYPE a key beside the
+ *          hold has the wrong type: the lease ends it; HF_EINDOUBT, and errors of an exchange: a
+ *          last release ends the hold here, and is repeated in the background until the lease ends;
+ *          a nested one undoes its acquire, and the rest is still held and renewed; HF_ENOMEM
+ *          nothing was done. */
 HF_API int hf_lock_release(hf_lock *lock);
 HF_API int hf_lock_release_as(hf_lock *lock, hf_owner owner);
 
 /* Stops renewing a hold whose owner can no longer release it, as the library does when a thread
  * ends. Unless it is released, extended or acquired again, it ends after hf_lock_remaining_ms_as()
- * and is reported lost. A fixed lease stays as it is, and a hold without one too. Nothing is sent.
- * Errors:  HF_ENOTOWNER not held; HF_ELOST the hold had already ended. */
+ * and is reported lost. A fixed lease, or none, stays as it is. Nothing is sent.
+ * Errors:  HF_ENOTOWNER, HF_ELOST. */
 HF_API int hf_lock_forget(hf_lock *lock);
 HF_API int hf_lock_forget_as(hf_lock *lock, hf_owner owner);
 
 /* Makes the hold last at least `lease_ms` (1 to HF_LEASE_MAX_MS) from now; never shortens it. One
  * without a lease stays without.
- * Errors:  HF_ENOTOWNER not held; HF_ELOST the hold had already ended, or the name is now something
- *          else; HF_EINDOUBT no answer; HF_ENOREPLICA fewer replicas confirmed than the hold's
- *          `acks`, and it lasts as long as before. */
+ * Errors:  HF_ENOTOWNER, HF_ELOST, HF_EINDOUBT; HF_ENOREPLICA the hold lasts as long as before. */
 HF_API int hf_lock_extend(hf_lock *lock, int64_t lease_ms);
 HF_API int hf_lock_extend_as(hf_lock *lock, hf_owner owner, int64_t lease_ms);
 
 typedef enum hf_extend_mode {
-    HF_EXTEND_RAISE, /* to at least `lease_ms` from now, like hf_lock_extend() */
+    HF_EXTEND_RAISE, /* like hf_lock_extend() */
     HF_EXTEND_SET,   /* to `lease_ms` from now, even if that is sooner; not renewed any more */
     HF_EXTEND_ADD    /* by `lease_ms`, in one step at the server */
 } hf_extend_mode;
 
 typedef struct hf_extend_options {
     size_t size;
-    hf_owner owner;   /* 0: this thread; an operation needs one */
+    hf_owner owner;
     int64_t lease_ms; /* 1 to HF_LEASE_MAX_MS */
     hf_extend_mode mode;
 } hf_extend_options;
@@ -654,49 +642,46 @@ typedef struct hf_extend_options {
 #define HF_EXTEND_OPTIONS_DEFAULTS(X) X(mode, HF_EXTEND_RAISE)
 #define HF_EXTEND_OPTIONS_INIT HF_INIT(hf_extend_options, HF_EXTEND_OPTIONS_DEFAULTS)
 
-/* Extends as `mode` says. SET and ADD are for plain, fair and string locks with any flags but
- * HF_COHORT, on one server of a kind that runs scripts, and for holds with a lease; else HF_ENOTSUP.
- * They are sent once. If the answer to a SET is lost, the hold is trusted only until the sooner of
- * both ends, and further extensions are HF_EINDOUBT while it may still arrive (`cmd_timeout_ms`). A
- * renewal that is under way during a SET can lengthen the lease at the server. `ret` may be NULL.
+/* Extends as `mode` says. SET and ADD are sent once. They are for plain, fair and string locks
+ * without HF_COHORT, on one server with scripts, and for holds with a lease; else HF_ENOTSUP. If
+ * the answer to a SET is lost, the hold is trusted only until the sooner of both ends, and further
+ * extensions are HF_EINDOUBT while it may still arrive (`cmd_timeout_ms`). A renewal under way
+ * during a SET can lengthen the lease at the server.
  * Errors:  those of hf_lock_extend(). */
 HF_API int hf_lock_extend_with(hf_lock *lock, const hf_extend_options *options, hf_result *ret);
 
-/* Makes a hold that another client acquired this client's own, even if that one has ended. Its
- * handle is "uuid:number": hf_client_id(), a colon, the owner (of a Java thread "id:threadId").
- * This client then renews the hold, or sets a fixed lease of `lease_ms`, which never shortens it,
- * and reports its loss. Owner and count on the server do not change. The result's `owner` is for
- * hf_lock_release_as() and the other `_as` functions, until its release or reported loss. A fenced
- * hold draws a new token. Adopting one's own hold only lengthens it. `ret` may be NULL.
+/* Makes another client's hold this client's own, even if that client has ended. This one renews it,
+ * or lengthens it to a fixed `lease_ms`, and reports its loss. The hold's handle is "uuid:number":
+ * hf_client_id(), a colon, the owner (of a Java thread "id:threadId"); of a string lock the token,
+ * also another library's. Owner and count on the server do not change. The result's `owner` is for
+ * the `_as` functions, until release or reported loss. A fenced hold draws a new token. Adopting
+ * one's own hold only lengthens it.
  *
- * Any client that knows the handle may release it. The client that acquired it, if alive, continues
- * to renew it, and reports a loss when this one releases.
+ * Any client that knows the handle may release it. The client that acquired it, if alive, goes on
+ * renewing it, and reports a loss when this one releases. If a string token is not unique, a
+ * successor's hold may be adopted.
  *
- * For plain, fair and read/write locks with any flags but HF_COHORT, not on quorums or ZooKeeper.
- * Of a string lock the handle is the token, also another library's; if that is not unique, the hold
- * of a successor may be adopted.
- * Errors:  HF_EINVAL not a handle; HF_ENOTOWNER it holds nothing, or no longer; HF_EWRONGTYPE
- *          another kind has the name, where the server can tell; HF_ELOST adopted before and ended
- *          since; HF_ETIMEDOUT the lease ended before the answer; HF_ENOREPLICA, HF_EINDOUBT as for
- *          an extension: nothing is this client's then; HF_ENOTSUP. */
+ * For plain, fair, string and read/write locks without HF_COHORT, not on quorums or ZooKeeper.
+ * Errors:  HF_EINVAL not a handle; HF_ENOTOWNER it holds nothing, or no longer; HF_EWRONGTYPE;
+ *          HF_ELOST adopted before and ended since; HF_ETIMEDOUT the lease ended before the answer;
+ *          HF_ENOREPLICA, HF_EINDOUBT nothing is this client's then. */
 HF_API int hf_lock_adopt(hf_lock *lock, const char *handle, int64_t lease_ms, hf_result *ret);
-/* Writes the handle of a hold of this client, and a NUL; an owner of 0 is this thread. The longest
- * is HF_HANDLE_MAX bytes. No server is asked.
+/* Writes the handle of this client's hold (owner 0: this thread's), and a NUL: HF_HANDLE_MAX bytes
+ * at most. Without I/O.
  * Errors:  HF_ENOTOWNER not held, or a lock made of others; HF_EINVAL too little room. */
 #define HF_HANDLE_MAX 1025
 HF_API int hf_lock_handle(hf_lock *lock, hf_owner owner, char *ret, size_t size);
 
-/* Breaks the lock: every hold ends, and waiters may enter. Writes whether there was a hold. A
- * holdfast client that has held for a second is notified by message and reports a loss; others
- * notice at their next renewal. Of a read/write lock it breaks the handle's side: all readers, or
- * the writer and its reads.
- * Errors:  HF_EWRONGTYPE not a lock of this kind; HF_EINDOUBT no answer. */
+/* Breaks the lock: every hold ends, and waiters may enter. A holdfast client that has held for a
+ * second gets a message and reports a loss; others notice at their next renewal. Of a read/write
+ * lock it breaks the handle's side: all readers, or the writer and its reads.
+ * Errors:  HF_EWRONGTYPE not a lock of this kind; HF_EINDOUBT. */
 HF_API int hf_lock_break(hf_lock *lock, bool *ret_broken);
 
-/* Ask the server: is it held; does this thread, or that owner, hold it, and how many times; ttl: ms
- * until the lock frees itself (-1 never; -2 not held). Of a read/write lock ttl covers both sides,
+/* Ask the server: is it held; does this thread, or that owner, hold it, and how many times; when
+ * does the lock free itself (-1 never; -2 not held). Of a read/write lock ttl covers both sides,
  * the others the handle's.
- * Errors:  HF_EWRONGTYPE not a lock, where the server can tell. */
+ * Errors:  HF_EWRONGTYPE. */
 HF_API int hf_lock_is_locked(hf_lock *lock, bool *ret_locked);
 HF_API int hf_lock_is_mine(hf_lock *lock, bool *ret_mine);
 HF_API int hf_lock_is_mine_as(hf_lock *lock, hf_owner owner, bool *ret_mine);
@@ -704,20 +689,18 @@ HF_API int hf_lock_hold_count(hf_lock *lock, int64_t *ret_count);
 HF_API int hf_lock_hold_count_as(hf_lock *lock, hf_owner owner, int64_t *ret_count);
 HF_API int hf_lock_ttl_ms(hf_lock *lock, int64_t *ret_ttl_ms);
 
-/* From memory, without I/O.
- * remaining: how long this owner's hold can be trusted, rounded down; 0: less than 1 ms, not held,
- * or lost. Never negative. INT64_MAX: it has no lease.
- * token: the latest of a fenced hold. HF_ENOTOWNER without such a hold, HF_ENOTSUP for kinds
- * without tokens. */
+/* Return how long this owner's hold can be trusted, rounded down (0: less than 1 ms, not held, or
+ * lost; INT64_MAX: no lease), and a fenced hold's latest token. Without I/O.
+ * Errors:  HF_ENOTOWNER no such hold; HF_ENOTSUP a kind without tokens. */
 HF_API int64_t hf_lock_remaining_ms(hf_lock *lock);
 HF_API int64_t hf_lock_remaining_ms_as(hf_lock *lock, hf_owner owner);
 HF_API int hf_lock_token(hf_lock *lock, int64_t *ret_token);
 HF_API int hf_lock_token_as(hf_lock *lock, hf_owner owner, int64_t *ret_token);
 
-/* Without waiters a fair lock looks like a plain one on the server: the kind is then the handle's.
- * */
+/* Without waiters a fair lock looks like a plain one on the server: the kind is then the
+ * handle's. */
 typedef enum hf_found {
-    HF_FOUND_FREE, /* not held */
+    HF_FOUND_FREE,
     HF_FOUND_PLAIN,
     HF_FOUND_FAIR,
     HF_FOUND_READ,
@@ -726,11 +709,10 @@ typedef enum hf_found {
     HF_FOUND_COUNTER, /* a semaphore, a latch, or permits with none taken */
     HF_FOUND_OTHER,   /* not holdfast's */
     /* a string with a token of ours; with a handle of HF_STRING any string. Its holder's `owner` is
-     * the token, with `\xNN` for a byte that is not printable */
+     * the token, unprintable bytes as `\xNN` */
     HF_FOUND_STRING
 } hf_found;
 
-/* A lock's holders and waiters, as the server sees them. */
 typedef struct hf_holder {
     char *owner; /* "uuid:number", of any client */
     int64_t count;
@@ -748,22 +730,22 @@ typedef struct hf_lock_info {
     hf_holder **waiters;
     const char *type_name; /* HF_FOUND_OTHER: its type on the server; else NULL */
 } hf_lock_info;
-/* A name that is not a lock is no error; see `kind`. */
+/* Asks who holds the lock. A name that is not a lock is no error: see `kind`. */
 HF_API int hf_lock_inspect(hf_lock *lock, hf_lock_info **ret_info);
 HF_API void hf_lock_info_free(hf_lock_info *info);
 
-/* As JSON with the keys of `holdfast show --json`, the name included; to be freed with
- * hf_text_free(). What is not UTF-8 is replaced, and a name then also given as `name_hex`. */
+/* What was found as JSON, the name included, with the keys of `holdfast show --json`. What is not
+ * UTF-8 is replaced, and a name then also given as `name_hex`. */
 HF_API int hf_lock_info_json(const hf_lock_info *info, const char *name, size_t name_len,
                              char **ret_text);
 
-/* What a name's server says about itself, as for `holdfast doctor`; may grow:
+/* What a name's server says about itself; may grow:
  *   info.<field>         from INFO: "info.redis_version"
  *   config.<parameter>   that matters to locks: "config.maxmemory-policy"
- *   may.<command>        "yes" if this user may call what the library calls
- *   may.script.<command> the same for its scripts
- *   has.<command>        "yes" if the server has what clients can do without: delifeq, delex,
- *                        set-ifeq, tracking
+ *   may.<command>        "yes" if this user may call it
+ *   may.script.<command> the same for scripts
+ *   has.<command>        "yes" if the server has what is optional: delifeq, delex, set-ifeq,
+ *                        tracking
  *   clock.ahead_ms       the server's clock minus this machine's
  *   clock.uncertain_ms   give or take this much
  *   tls.until_s          Unix time when the chain's first certificate expires
@@ -779,8 +761,9 @@ typedef struct hf_server_info {
     size_t facts_len;
     hf_server_info_field **facts;
 } hf_server_info;
-/* Give it an unused name: it writes to it, and restores it (not in ZooKeeper). For plain, fair and
- * read/write locks; quorums: HF_ENOTSUP. A refusal is a fact, not an error. */
+/* Asks the server about itself. Give it an unused name, which it writes to and restores (not in
+ * ZooKeeper). For plain, fair and read/write locks; quorums: HF_ENOTSUP. A refusal is a fact, not an
+ * error. */
 HF_API int hf_lock_server_info(hf_lock *lock, hf_server_info **ret_facts);
 HF_API void hf_server_info_free(hf_server_info *facts);
 
@@ -794,16 +777,16 @@ typedef struct hf_fence {
 #define HF_FENCE_INIT                                                                              \
     { 0 }
 
-/* Lets a writer pass unless a larger token has been here, and remembers its token; an equal one is
- * the same holder's. Check and write must be one step (docs/fencing.md). Needs no client; atomic.
- * Errors:  HF_ELOST stale: a later holder has been here; HF_EINVAL not a token, or no fence. */
+/* Lets a writer pass unless a larger token has been here (an equal one is the same holder's), and
+ * remembers its token. Check and write must be one step (docs/fencing.md). Needs no client; atomic.
+ * Errors:  HF_ELOST a later holder has been here; HF_EINVAL not a token, or no fence. */
 HF_API int hf_fence_check(hf_fence *fence, int64_t token);
 
 /* ---- Loss ------------------------------------------------------------------------------------ */
 
 typedef enum hf_event_kind {
     HF_EVENT_WARNING, /* renewal is failing; stop work within `remaining_ms` */
-    HF_EVENT_LOST,    /* the hold ended without a release */
+    HF_EVENT_LOST,
     HF_EVENT_ORPHANED /* its thread has ended; it is no longer renewed */
 } hf_event_kind;
 
@@ -816,17 +799,16 @@ typedef struct hf_event {
 
 typedef void (*hf_event_fn)(hf_lock *lock, const hf_event *event, void *user);
 
-/* Sets or removes (NULL) the callback for events of any hold of this client on this name (of a
- * read/write lock: on the handle's side), through any handle. The previous one may still run when a
- * new one is set. The next call on a lost hold returns HF_ELOST once, in any case. For an owner
- * that is not a thread, the loss is remembered for one lease, at least `watchdog_ms`; after that,
- * when hundreds of losses are newer, the call returns HF_ENOTOWNER.
- * Errors:  HF_ESYS no thread for callbacks. */
+/* Sets or removes (NULL) the callback for events of this client's holds on this name (of a
+ * read/write lock: on the handle's side), through any handle. A replaced one may still be running.
+ * The next call on a lost hold returns HF_ELOST once. A loss of an owner that is not a thread is
+ * remembered for one lease, at least `watchdog_ms`; after that, when hundreds are newer, the call
+ * returns HF_ENOTOWNER. */
 HF_API int hf_lock_on_lost(hf_lock *lock, hf_event_fn callback, void *user);
 
-/* Becomes readable when a hold on this name is lost, until it is read (8 bytes); not for warnings
- * and orphaned holds. Owned by the handle, closed with it.
- * Errors:  HF_ESYS no descriptor. */
+/* Readable from the loss of a hold on this name until it is read (8 bytes); not for warnings and
+ * orphaned holds. The handle closes it.
+ * Errors:  HF_ESYS. */
 HF_API int hf_lock_lost_fd(hf_lock *lock);
 
 /* ---- Asynchronous ---------------------------------------------------------------------------- */
@@ -835,10 +817,10 @@ HF_API int hf_lock_lost_fd(hf_lock *lock);
  * can run; NULL if `ret_op` was. */
 typedef void (*hf_op_fn)(hf_op *op, const hf_result *result, void *user);
 
-/* Start an operation and return at once. `callback` may be NULL, and so may `ret_op` (then it
- * cannot be cancelled). Free an op at any time, even incomplete or after hf_close(), which
- * completes it.
- * Errors:  HF_ESYS no thread for callbacks; those of an exchange are in the result. */
+/* Start an operation and return at once. `callback` may be NULL, and so may `ret_op`. Other outputs
+ * are written, on success, before the callback runs or hf_op_wait() returns, and must stay valid
+ * until then. Free an op at any time, even incomplete or after hf_close(), which completes it.
+ * Errors:  those of an exchange are in the result. */
 HF_API int hf_lock_acquire_start(hf_lock *lock, const hf_acquire_options *options,
                                  hf_op_fn callback, void *user, hf_op **ret_op);
 HF_API int hf_lock_release_start(hf_lock *lock, hf_owner owner, hf_op_fn callback, void *user,
@@ -856,40 +838,36 @@ HF_API int hf_lock_is_mine_start(hf_lock *lock, hf_owner owner, hf_op_fn callbac
 HF_API int hf_lock_hold_count_start(hf_lock *lock, hf_owner owner, hf_op_fn callback, void *user,
                                     hf_op **ret_op);
 HF_API int hf_lock_ttl_ms_start(hf_lock *lock, hf_op_fn callback, void *user, hf_op **ret_op);
-/* On success `ret_info` is written before the callback runs, and must stay valid until then. */
 HF_API int hf_lock_inspect_start(hf_lock *lock, hf_lock_info **ret_info, hf_op_fn callback,
                                  void *user, hf_op **ret_op);
 HF_API int hf_lock_server_info_start(hf_lock *lock, hf_server_info **ret_facts, hf_op_fn callback,
-                                     void *user, hf_op **ret_op); /* the same */
+                                     void *user, hf_op **ret_op);
 HF_API int hf_ping_start(hf_client *client, hf_op_fn callback, void *user, hf_op **ret_op);
 
 /* Asks an operation to end. It still completes exactly once: with HF_ECANCELED or its result. A
  * cancelled acquire leaves nothing behind; operations that do not wait are not undone. Not after
- * hf_close(). Accepts NULL. */
+ * hf_close(). */
 HF_API void hf_op_cancel(hf_op *op);
 
-/* Waits until the operation is complete (its callback may still be running). Returns its result
- * code, and fills `ret` if not NULL. With HF_MANUAL_DISPATCH another thread must call
- * hf_dispatch().
- * Errors:  its own, without filling `ret`: HF_EPENDING not complete yet; HF_EDEADLK inside a
- *          callback. */
+/* Waits until the operation is complete (its callback may still be running), fills `ret`, and
+ * returns its code. With HF_MANUAL_DISPATCH another thread must call hf_dispatch().
+ * Errors:  HF_EPENDING not complete yet; `ret` is not filled. */
 HF_API int hf_op_wait(hf_op *op, int64_t wait_ms, hf_result *ret);
 
 /* Gives up an operation and frees its handle; never blocks.
- * True: nobody will see its result. Its callback never runs, and nothing is written any more; what
- * was written (`ret_info` and the like) is freed. A wait ends. What it acquired
- * (one count of a lock, or permits) is released in the background, even if hf_close() follows; an
- * adopted hold is treated as by hf_lock_forget(). A release, an extension or a count-down is not
- * undone. NULL is true, too. False: the callback has begun, or hf_op_wait() has returned its
- * result. The result is the caller's, and the call was hf_op_free(). */
+ * True (NULL, too): its callback never runs, and nothing more is written; outputs already written
+ * are freed. A wait ends. What it acquired (one count of a lock, or permits) is released in the
+ * background, even if hf_close() follows; an adopted hold is forgotten (hf_lock_forget()).
+ * Releases, extensions and count-downs are not undone. False: the callback has begun, or
+ * hf_op_wait() has returned the result, which is the caller's; the call was hf_op_free(). */
 HF_API bool hf_op_abandon(hf_op *op);
 
-/* Frees the handle; the operation goes on, and its callback still runs. */
+/* Frees the handle; the operation goes on, with its callback. */
 HF_API void hf_op_free(hf_op *op);
 
-/* Lets another thread (not a signal handler) end every wait that this was passed to. It stays fired
- * until reset: waits that start with it end at once. Firing never blocks. It belongs to
- * no client, and may serve many waits. All but hf_cancel_new() accept NULL. */
+/* A switch that ends every wait it was passed to, from any thread (not in a signal handler) and of
+ * any client. It stays fired until reset: waits that start with it end at once. Firing never
+ * blocks. */
 HF_API int hf_cancel_new(hf_cancel **ret_cancel);
 HF_API void hf_cancel_fire(hf_cancel *cancel);
 HF_API void hf_cancel_reset(hf_cancel *cancel);
@@ -901,14 +879,14 @@ typedef struct hf_wait_options {
     size_t size;
     int64_t wait_ms;
     hf_cancel *cancel;
-    hf_check_fn check; /* NULL: none. An operation (_start) with one is HF_EINVAL */
+    hf_check_fn check;
     void *check_user;
 } hf_wait_options;
 
 #define HF_WAIT_OPTIONS_DEFAULTS(X) X(wait_ms, HF_FOREVER)
 #define HF_WAIT_OPTIONS_INIT HF_INIT(hf_wait_options, HF_WAIT_OPTIONS_DEFAULTS)
 
-#define HF_PERMITS_MAX INT64_C(2147483647) /* what Java can count */
+#define HF_PERMITS_MAX INT64_C(2147483647) /* limit of `permits` and `number`: Java's */
 
 /* ---- Semaphores ------------------------------------------------------------------------------ */
 
@@ -921,36 +899,34 @@ HF_API int hf_sem_new_bytes(hf_client *client, const void *name, size_t name_len
 HF_API void hf_sem_free(hf_sem *sem);
 HF_API const char *hf_sem_name(const hf_sem *sem, size_t *ret_len);
 
-/* Sets the number of permits (0 to HF_PERMITS_MAX) if the semaphore does not exist, to expire after
- * `ttl_ms` (0: never). Writes whether it was set.
- * Errors:  here and below: HF_EINDOUBT no answer: done or not; HF_EWRONGTYPE not a semaphore. */
+/* Sets the number of permits if the semaphore does not exist, to expire after `ttl_ms` (0:
+ * never). */
 HF_API int hf_sem_try_set(hf_sem *sem, int64_t permits, int64_t ttl_ms, bool *ret_set);
 
-/* Takes `permits` (0 to HF_PERMITS_MAX) all at once: waits for ever / one attempt / up to
- * `wait_ms`. 0 permits: HF_OK, nothing is sent.
- * Errors:  HF_EBUSY the one attempt found too few; HF_ETIMEDOUT, HF_ECANCELED, those of an
- *          exchange: nothing was taken, or it is given back in the background (if the server is
- *          unreachable for a minute, it stays taken, and `in_doubt` of hf_client_stats() counts
- *          it); HF_EINDOUBT the server did not answer for a minute, or the acquire could not leave
- *          an idempotency key (docs/guarantees.md). */
+/* Takes `permits`, all or none; 0 sends nothing.
+ * Errors:  HF_EBUSY too few; HF_ETIMEDOUT, HF_ECANCELED, those of an exchange: nothing was taken,
+ *          or it is given back in the background, unless the server is unreachable for a minute
+ *          (`in_doubt` of hf_stats); HF_EINDOUBT the server did not answer for a minute, or the
+ *          acquire could not leave an idempotency key (docs/guarantees.md). */
 HF_API int hf_sem_acquire(hf_sem *sem, int64_t permits);
 HF_API int hf_sem_try(hf_sem *sem, int64_t permits);
 HF_API int hf_sem_acquire_for(hf_sem *sem, int64_t permits, int64_t wait_ms);
 HF_API int hf_sem_acquire_with(hf_sem *sem, int64_t permits, const hf_wait_options *options);
 
-/* Puts back 0 to HF_PERMITS_MAX permits (0: HF_OK, nothing is sent), even ones never taken. If the
- * semaphore does not exist, hf_sem_release() creates it; the other does nothing and writes false.
- * The sum may exceed HF_PERMITS_MAX, beyond which Java cannot count. */
+/* Puts back permits, even ones never taken; 0 sends nothing. If the semaphore does not exist,
+ * hf_sem_release() creates it; the other does nothing. The sum may exceed HF_PERMITS_MAX, beyond
+ * which Java cannot count. */
 HF_API int hf_sem_release(hf_sem *sem, int64_t permits);
 HF_API int hf_sem_release_if_exists(hf_sem *sem, int64_t permits, bool *ret_released);
 
-/* Changes the number of permits by `delta` (-HF_PERMITS_MAX to HF_PERMITS_MAX); it is not limited,
+/* Changes the number of permits by `delta` (up to HF_PERMITS_MAX either way); it is not limited,
  * and may become negative. Its TTL stays. */
 HF_API int hf_sem_add(hf_sem *sem, int64_t delta);
 /* Takes all permits, and writes how many. */
 HF_API int hf_sem_drain(hf_sem *sem, int64_t *ret_permits);
-HF_API int hf_sem_available(hf_sem *sem, int64_t *ret_permits); /* 0 if it does not exist */
-/* Deletes the semaphore. Waits go on until it exists again, by a set or a release. */
+/* The number of permits; 0 if it does not exist. */
+HF_API int hf_sem_available(hf_sem *sem, int64_t *ret_permits);
+/* Deletes the semaphore. Waits go on until it exists again. */
 HF_API int hf_sem_delete(hf_sem *sem, bool *ret_deleted);
 
 HF_API int hf_sem_try_set_start(hf_sem *sem, int64_t permits, int64_t ttl_ms, hf_op_fn callback,
@@ -969,11 +945,11 @@ HF_API int hf_sem_delete_start(hf_sem *sem, hf_op_fn callback, void *user, hf_op
 
 /* ---- Permits with leases --------------------------------------------------------------------- */
 
-/* A semaphore whose permits have an id and a lease each, so that those of a dead process come back:
- * Redisson's RPermitExpirableSemaphore. Any client that knows an id may release or extend it. */
+/* Permits with an id and a lease each, so that those of a dead process come back: Redisson's
+ * RPermitExpirableSemaphore. Any client that knows an id may release or extend it. */
 typedef struct hf_permits hf_permits;
 
-/* 16 random bytes as 32 lower-case hexadecimal digits, and a NUL. Does not grow. */
+/* 32 lower-case hexadecimal digits, and a NUL. */
 typedef struct hf_permit_id {
     char text[33];
 } hf_permit_id;
@@ -984,7 +960,7 @@ typedef struct hf_permits_options {
     int64_t wait_ms;
     int64_t lease_ms; /* HF_WATCHDOG, fixed, or HF_NO_LEASE */
     hf_cancel *cancel;
-    hf_check_fn check; /* NULL: none. An operation (_start) with one is HF_EINVAL */
+    hf_check_fn check;
     void *check_user;
 } hf_permits_options;
 
@@ -1001,17 +977,16 @@ HF_API int hf_permits_new_bytes(hf_client *client, const void *name, size_t name
 HF_API void hf_permits_free(hf_permits *permits);
 HF_API const char *hf_permits_name(const hf_permits *permits, size_t *ret_len);
 
-/* The number of permits (0 to HF_PERMITS_MAX), taken ones included: set if the object does not
- * exist (and write whether it was set); set; change by `delta` (up to HF_PERMITS_MAX either way).
- * If more are taken, the number available becomes negative. A TTL stays.
- * Errors:  here and below: as for hf_sem_try_set(). */
+/* The number of permits, taken ones included: set it if the object does not exist; set it; change
+ * it by `delta` (up to HF_PERMITS_MAX either way). If more are taken, the number available becomes
+ * negative. A TTL stays. */
 HF_API int hf_permits_try_set(hf_permits *permits, int64_t number, bool *ret_set);
 HF_API int hf_permits_set(hf_permits *permits, int64_t number);
 HF_API int hf_permits_add(hf_permits *permits, int64_t delta);
 
 /* Takes permits, all or none, and writes their ids to `ret_ids`, with room for `count`. The short
- * forms take one, with the watchdog: waiting for ever / one attempt / up to `wait_ms`.
- * Errors:  HF_EBUSY the one attempt found too few; HF_ETIMEDOUT, HF_ECANCELED nothing is held. */
+ * forms take one, with the watchdog.
+ * Errors:  HF_EBUSY too few; HF_ETIMEDOUT, HF_ECANCELED. */
 HF_API int hf_permits_acquire(hf_permits *permits, hf_permit_id *ret_id);
 HF_API int hf_permits_try(hf_permits *permits, hf_permit_id *ret_id);
 HF_API int hf_permits_acquire_for(hf_permits *permits, int64_t wait_ms, hf_permit_id *ret_id);
@@ -1020,22 +995,20 @@ HF_API int hf_permits_acquire_with(hf_permits *permits, const hf_permits_options
 
 /* Gives back one permit; or many, all or none. They are no longer renewed, whatever the result.
  * Errors:  HF_ELOST its lease had run out (it is given back all the same), or it was ours and is
- *          gone, or the name is now something else; HF_ENOTOWNER no such permit, or (many) one has
- *          run out and none was released; HF_EINDOUBT no answer: repeated in the background until
- *          the lease is over. */
+ *          gone; HF_ENOTOWNER no such permit, or (many) one has run out and none was released;
+ *          HF_EINDOUBT: repeated in the background until the lease is over. */
 HF_API int hf_permits_release(hf_permits *permits, const hf_permit_id *id);
 HF_API int hf_permits_release_many(hf_permits *permits, const hf_permit_id *ids, size_t ids_len);
 
-/* The first gives a permit a new lease from now, even a shorter one: 1 ms to HF_LEASE_MAX_MS, or
- * HF_NO_LEASE; it is no longer renewed then. The second asks the server for the rest of the lease;
- * -1: no end.
- * Errors:  HF_ENOTOWNER no such permit, or it has run out; HF_ELOST (the first) it was ours, and
- *          the name is now something else. */
+/* The first gives a permit a new lease from now, even a shorter one (1 ms to HF_LEASE_MAX_MS, or
+ * HF_NO_LEASE), and stops renewing it. The second asks the server for the rest of the lease; -1: no
+ * end.
+ * Errors:  HF_ENOTOWNER no such permit, or it has run out; HF_ELOST (the first) it was ours. */
 HF_API int hf_permits_extend(hf_permits *permits, const hf_permit_id *id, int64_t lease_ms);
 HF_API int hf_permits_ttl_ms(hf_permits *permits, const hf_permit_id *id, int64_t *ret_lease_ms);
 
-/* How long this client's permit can be trusted, without I/O; 0: none, or lost. Also 0 without a
- * lease, since any client may release such permits: use hf_permits_ttl_ms(). */
+/* How long this client's permit can be trusted, without I/O; 0: none, lost, or without a lease,
+ * since any client may release such permits: use hf_permits_ttl_ms(). */
 HF_API int64_t hf_permits_remaining_ms(hf_permits *permits, const hf_permit_id *id);
 
 /* How many are free, exist, are taken. 0 if the object does not exist. */
@@ -1043,21 +1016,19 @@ HF_API int hf_permits_available(hf_permits *permits, int64_t *ret_number);
 HF_API int hf_permits_total(hf_permits *permits, int64_t *ret_number);
 HF_API int hf_permits_taken(hf_permits *permits, int64_t *ret_number);
 
-/* Lets the object expire after 1 ms to HF_LEASE_MAX_MS; deletes it. Both write whether it existed.
- * Taken permits are lost with it. Waits go on until it is set again. */
+/* Lets the object expire after 1 ms to HF_LEASE_MAX_MS; deletes it. Taken permits are lost with it.
+ * Waits go on until it is set again. */
 HF_API int hf_permits_expire(hf_permits *permits, int64_t ttl_ms, bool *ret_existed);
 HF_API int hf_permits_delete(hf_permits *permits, bool *ret_deleted);
 
-/* As hf_lock_on_lost(), for this client's permits on this name with a lease; a fixed one that runs
- * out is a loss, too. The event's owner is 0. `id` is valid during the call. */
+/* As hf_lock_on_lost() and hf_lock_lost_fd(), for this client's permits on this name with a lease;
+ * a fixed one that runs out is a loss, too. The event's owner is 0. `id` is valid during the
+ * call. */
 typedef void (*hf_permit_event_fn)(hf_permits *permits, const char *id, const hf_event *event,
                                    void *user);
 HF_API int hf_permits_on_lost(hf_permits *permits, hf_permit_event_fn callback, void *user);
-
 HF_API int hf_permits_lost_fd(hf_permits *permits);
 
-/* On success `ret_ids` is written before the callback runs, and must stay valid until then. Ids
- * passed in are copied. */
 HF_API int hf_permits_try_set_start(hf_permits *permits, int64_t number, hf_op_fn callback,
                                     void *user, hf_op **ret_op);
 HF_API int hf_permits_set_start(hf_permits *permits, int64_t number, hf_op_fn callback, void *user,
@@ -1096,24 +1067,24 @@ HF_API int hf_latch_new_bytes(hf_client *client, const void *name, size_t name_l
 HF_API void hf_latch_free(hf_latch *latch);
 HF_API const char *hf_latch_name(const hf_latch *latch, size_t *ret_len);
 
-/* Closes an open latch with a count of 1 to 2^53 - 1 (ZooKeeper: 2^31 - 1). Writes whether it was
- * open.
- * Errors:  here and below: as for hf_sem_try_set(). */
+/* Closes an open latch with a count of 1 to 2^53 - 1 (ZooKeeper: 2^31 - 1). */
 HF_API int hf_latch_try_set(hf_latch *latch, int64_t count, bool *ret_set);
 
 /* Counts down by one; at zero all waits end. An open latch stays open. */
 HF_API int hf_latch_count_down(hf_latch *latch);
 
-/* Waits until the latch is open or deleted: for ever / up to `wait_ms`. A latch that opened and
- * closed again meanwhile ends the wait, too, unless Java or version 0.1 did both and the new count
- * is not larger than the last one seen.
- * Errors:  HF_EBUSY the one attempt found it closed; HF_ETIMEDOUT, HF_ECANCELED. */
+/* Waits until the latch is open or deleted. A latch that opened and closed again meanwhile ends the
+ * wait, too, unless Java or version 0.1 did both and the new count is not larger than the last one
+ * seen.
+ * Errors:  HF_EBUSY, HF_ETIMEDOUT, HF_ECANCELED. */
 HF_API int hf_latch_await(hf_latch *latch);
 HF_API int hf_latch_await_for(hf_latch *latch, int64_t wait_ms);
 HF_API int hf_latch_await_with(hf_latch *latch, const hf_wait_options *options);
 
-HF_API int hf_latch_count(hf_latch *latch, int64_t *ret_count); /* 0: open */
-HF_API int hf_latch_delete(hf_latch *latch, bool *ret_deleted); /* ends all waits */
+/* The count; 0: open. */
+HF_API int hf_latch_count(hf_latch *latch, int64_t *ret_count);
+/* Opens the latch, which ends all waits. */
+HF_API int hf_latch_delete(hf_latch *latch, bool *ret_deleted);
 
 HF_API int hf_latch_try_set_start(hf_latch *latch, int64_t count, hf_op_fn callback, void *user,
                                   hf_op **ret_op);
@@ -1126,39 +1097,40 @@ HF_API int hf_latch_delete_start(hf_latch *latch, hf_op_fn callback, void *user,
 
 /* ---- Listening ------------------------------------------------------------------------------- */
 
-/* Receives the messages that wake waiters of a name of any kind, Java's included: even releases
- * that polling would miss.
+/* Receives the messages that wake waiters of a name of any kind, Java's included.
  *
  * Events are hints, never proof: ask the server before you decide. Any client that may publish can
- * send them; the same name in another database sends them, too; a message can be lost with its
- * connection, and ages. Not published: the acquire of a free lock, the end of a lease, a deleted key,
- * and the release of a fair lock, whose messages are for one waiter each (HF_NOTIFY_CHANGED).
+ * send them, and so does the same name in another database. They age, and can be lost with a
+ * connection. Not published: the acquire of a free lock, the end of a lease, a deleted key, the
+ * release of a fair lock (but see HF_NOTIFY_CHANGED).
  *
- * It costs the server six subscriptions per name. hf_survey() does not count it among the
- * `listeners`; but a releasing client may yield to it (HF_PLAIN). */
+ * A listener costs the server six subscriptions per name. hf_survey() does not count it among the
+ * `listeners`. */
 typedef struct hf_listener hf_listener;
 
 typedef enum hf_notification_kind {
-    /* Messages arrive from now on; earlier ones may have been missed. Again after a lost
-     * connection, or when the name moved to another server. */
+    /* Messages arrive from now on; earlier ones may be missed. Again after a reconnection, or when
+     * the name moved to another server. */
     HF_NOTIFY_SUBSCRIBED = 1,
     /* No messages for now. `code` is HF_EUNREACH: resumes by itself (HF_NOTIFY_SUBSCRIBED); or
      * HF_EPERM: the server refuses. */
     HF_NOTIFY_INTERRUPTED,
     /* `number` events were dropped: slow callback (over HF_NOTIFY_MAX), or no memory. */
     HF_NOTIFY_MISSED,
-    HF_NOTIFY_RELEASED,       /* a lock was fully released or broken: it was free */
+    HF_NOTIFY_RELEASED,       /* a lock was fully released or broken */
     HF_NOTIFY_READ_RELEASED,  /* read/write lock: by the last reader */
     HF_NOTIFY_WRITE_RELEASED, /* by the writer */
     HF_NOTIFY_AVAILABLE,      /* semaphore, permits: about `number`, or as many more, available */
     HF_NOTIFY_OPENED,         /* a latch reached zero or was deleted */
-    HF_NOTIFY_CLOSED,         /* a latch was set anew, or deleted by Java, whose waits go on then */
+    HF_NOTIFY_CLOSED,         /* a latch was set anew, or deleted by Java, whose waits go on */
     /* The name changed; several changes may be one. On Redis: since the client's last
      * hf_lock_inspect() of it, once, if the server tracks keys. */
     HF_NOTIFY_CHANGED,
-    /* A holdfast client broke the lock, or deleted the permits; the release event follows, if there
-     * is one. Redisson's forceUnlock() and breaks on ZooKeeper look like a release. */
-    HF_NOTIFY_BROKEN
+    /* A holdfast client broke the lock, or deleted the permits; the release event follows, if any.
+     * Redisson's forceUnlock() and breaks on ZooKeeper look like a release. */
+    HF_NOTIFY_BROKEN,
+    /* A holdfast client lost a hold in this database, of any name. From hf_listen_breaks() only. */
+    HF_NOTIFY_LOST
 } hf_notification_kind;
 
 /* Valid during the callback. */
@@ -1166,11 +1138,11 @@ typedef struct hf_notification {
     hf_notification_kind kind;
     int code;
     int64_t number;
-    int64_t age_ms;   /* time since it was received */
+    int64_t age_ms;   /* since it was received */
     const char *name; /* as given, followed by a NUL */
     size_t name_len;
-    /* Index of the server that sent it, and the number of servers: 0 and 1 except on a quorum. One
-     * server of a quorum may report what is not true of the lock as a whole. */
+    /* Which server sent it, of how many: 0 and 1 except on a quorum, where one server cannot speak
+     * for the lock as a whole. */
     size_t server;
     size_t servers;
 } hf_notification;
@@ -1180,16 +1152,16 @@ typedef struct hf_notification {
 typedef void (*hf_notification_fn)(hf_listener *listener, const hf_notification *notification,
                                    void *user);
 
-/* Begins to listen, and returns at once: HF_NOTIFY_SUBSCRIBED reports the start. The callback runs for
- * one event at a time, in order, perhaps before this returns.
- * Errors:  HF_ENOTSUP; HF_ESYS no thread for callbacks. */
+/* Begins to listen; HF_NOTIFY_SUBSCRIBED reports the start. The callback runs for one event at a
+ * time, in order, perhaps before this returns.
+ * Errors:  HF_ENOTSUP. */
 HF_API int hf_listen(hf_client *client, const char *name, hf_notification_fn callback, void *user,
                      hf_listener **ret_listener);
 HF_API int hf_listen_bytes(hf_client *client, const void *name, size_t name_len,
                            hf_notification_fn callback, void *user, hf_listener **ret_listener);
 
-/* HF_NOTIFY_BROKEN for breaks of all names, under the client's prefix and in its database. It costs
- * one subscription. HF_ENOTSUP: ZooKeeper. */
+/* HF_NOTIFY_BROKEN for all names under the client's prefix in its database, and HF_NOTIFY_LOST, for
+ * two subscriptions. HF_ENOTSUP: ZooKeeper. */
 HF_API int hf_listen_breaks(hf_client *client, hf_notification_fn callback, void *user,
                             hf_listener **ret_listener);
 
@@ -1198,9 +1170,9 @@ HF_API void hf_listener_free(hf_listener *listener);
 
 /* ---- The whole fleet ------------------------------------------------------------------------- */
 
-/* Who holds what, who waits, and who is stuck? A survey asks the server for each lock's holders,
- * and by a message all clients for their holds and waits. Anyone who may publish can forge an
- * answer. Where answers and server differ, the server's view is used, and the lock is `disputed`.
+/* A survey asks the server for each lock's holders, and by a message all clients for their holds
+ * and waits. Any client that may publish can forge an answer. Where answers and server differ, the
+ * server's view is used, and the lock is `disputed`.
  *
  * All is read-only, valid until hf_fleet_free(). A time of -1 is unknown, or has no end. */
 
@@ -1212,7 +1184,6 @@ typedef enum hf_presence {
     HF_PRESENCE_GONE       /* not connected: its holds end with their leases */
 } hf_presence;
 
-/* A histogram. Does not grow. */
 typedef struct hf_histogram {
     uint64_t count;
     uint64_t sum_us;
@@ -1221,7 +1192,7 @@ typedef struct hf_histogram {
     uint64_t buckets[32];
 } hf_histogram;
 
-/* What a client counted for one name (`histogram_names`). */
+/* A client's counts for one name. */
 typedef struct hf_fleet_name_stats {
     const char *name;
     size_t name_len;
@@ -1240,11 +1211,11 @@ typedef struct hf_fleet_client {
     hf_presence presence;
     int64_t up_ms;
     int64_t left_out; /* holds and waits that did not fit into its answer */
-    /* From its hf_stats; 0 if it has not answered, or HF_WANT_STATS is unset. */
+    /* from its hf_stats; 0: not answered, or not asked (HF_WANT_STATS) */
     uint64_t acquired, contended, timed_out, losses, renew_failures;
     uint64_t released, renewals;
-    hf_histogram wait, hold, hand_over; /* 0 from versions without them */
-    /* With HF_WANT_HISTOGRAMS, by name, whether held or not, in no order. */
+    hf_histogram wait, hold, hand_over; /* 0 from old versions */
+    /* with HF_WANT_HISTOGRAMS, in no order */
     size_t names_len;
     const hf_fleet_name_stats *const *names;
     int64_t names_left_out; /* names that did not fit */
@@ -1260,22 +1231,22 @@ typedef struct hf_fleet_party {
     hf_presence presence;
     unsigned seen_by;
     const char *kind;     /* "plain", "fair", "read", "cohort", ... */
-    int64_t count;        /* its count; 0: it waits */
-    int64_t for_ms;       /* how long it has held or waited */
+    int64_t count;        /* 0: it waits */
+    int64_t for_ms;       /* held or waited so long */
     int64_t remaining_ms; /* how long the hold can be trusted, or the wait lasts */
-    bool renewed;         /* its client renews the hold */
-    int64_t place;        /* in a fair lock's queue, from 1; 0: no queue */
-    const char *thread;   /* the calling thread's name, if it has its own; else "" */
+    bool renewed;
+    int64_t place;      /* in a fair queue, from 1; 0: none */
+    const char *thread; /* the calling thread's own name, or "" */
 } hf_fleet_party;
 
 typedef struct hf_fleet_lock {
     const char *name;
     size_t name_len;
     const char *kind;
-    int64_t ttl_ms;    /* until it is free, as the server says; -2: not on the server */
+    int64_t ttl_ms;    /* until it is free, as the server says; -2: not there */
     int64_t listeners; /* processes subscribed to it as waiters, Java's included; -1: unknown */
-    bool disputed;     /* server and clients disagree on who holds it */
-    int64_t left_out;  /* holders and queued waiters not listed; of a group: values */
+    bool disputed;
+    int64_t left_out; /* holders and queued waiters not listed; of a group: values */
     size_t holders_len;
     const hf_fleet_party *const *holders;
     size_t waiters_len;
@@ -1289,32 +1260,31 @@ typedef struct hf_fleet_lock {
 #define HF_MISSING_LOCKS 0x4u       /* there were more, or time ran out */
 
 typedef struct hf_fleet {
-    int64_t taken_ms; /* on this machine's clock, to compare surveys */
+    int64_t taken_ms; /* on this machine's clock */
     int64_t took_ms;
     unsigned missing;
-    const char *missing_text; /* a description of that; "": nothing is missing */
+    const char *missing_text; /* in words; "": nothing is */
     size_t locks_len;
     const hf_fleet_lock *const *locks;
     size_t clients_len;
     const hf_fleet_client *const *clients;
-    /* With HF_WANT_HISTOGRAMS or HF_WANT_LOSSES: clients that announced a loss since this client's first
-     * such survey, with their numbers then; they may have ended since. The last 1024; on ZooKeeper
-     * none. */
+    /* With HF_WANT_HISTOGRAMS or HF_WANT_LOSSES: clients that announced a loss since this client's
+     * first such survey, with their numbers then; the last 1024. On ZooKeeper none. */
     size_t announced_len;
     const hf_fleet_client *const *announced;
 } hf_fleet;
 
-#define HF_WANT_HOLDS 0x1u /* what they hold, and since when */
+#define HF_WANT_HOLDS 0x1u
 #define HF_WANT_WAITS 0x2u
-#define HF_WANT_STATS 0x4u      /* their hf_stats */
-#define HF_WANT_HISTOGRAMS 0x8u /* histograms by name */
-#define HF_WANT_LOSSES 0x10u    /* `announced`; asks clients for nothing more */
+#define HF_WANT_STATS 0x4u
+#define HF_WANT_HISTOGRAMS 0x8u
+#define HF_WANT_LOSSES 0x10u /* `announced`; asks clients for nothing more */
 
 typedef struct hf_survey_options {
     size_t size;
     const char *pattern; /* of names, as in KEYS: * ? [a-c] [^a]; up to 256 bytes. NULL: all */
-    /* 1 ms to one hour. When it has passed, the survey returns what it has found, possibly
-     * nothing; if no server was reached, HF_EUNREACH. */
+    /* 1 ms to one hour; then the survey returns what it has, perhaps nothing; HF_EUNREACH if no
+     * server was reached. */
     int64_t limit_ms;
     /* HF_WANT_...: what to ask clients for; 0: only who is there. The server's view is always
      * included. */
@@ -1326,18 +1296,17 @@ typedef struct hf_survey_options {
     X(wanted, HF_WANT_HOLDS | HF_WANT_WAITS | HF_WANT_STATS)
 #define HF_SURVEY_OPTIONS_INIT HF_INIT(hf_survey_options, HF_SURVEY_OPTIONS_DEFAULTS)
 
-/* Takes a survey of the names under the client's `name_prefix`, without it. Semaphores and latches
- * appear only if clients report waiting for them; permits while any is taken, and only their
- * clients know whose.
+/* Surveys the names under the client's `name_prefix`, without it. Semaphores and latches appear
+ * only if clients report waiting for them; permits while any is taken, and only their clients know
+ * whose.
  * Blocks:  some 0.1 s, or 0.5 s if a client is silent; up to `limit_ms`. */
 HF_API int hf_survey(hf_client *client, const hf_survey_options *options, hf_fleet **ret_fleet);
-/* As an operation; *ret_fleet is written before the callback runs or hf_op_wait() returns HF_OK. */
 HF_API int hf_survey_start(hf_client *client, const hf_survey_options *options,
                            hf_fleet **ret_fleet, hf_op_fn callback, void *user, hf_op **ret_op);
 HF_API void hf_fleet_free(hf_fleet *fleet);
 
-/* The same as JSON, to be freed with hf_text_free(): {"took_ms":..., "missing": `missing_text`, if any,
- * "locks":[...], "clients":[...]}; a lock has the keys of `holdfast ls --json`. */
+/* A survey as JSON: {"took_ms":..., "missing": `missing_text`, if any, "locks":[...],
+ * "clients":[...]}; a lock has the keys of `holdfast ls --json`. */
 HF_API int hf_fleet_json(const hf_fleet *fleet, char **ret_text);
 
 /* One step of a cycle: `waiter` wants `lock`, which `holder` has. `holder` is the next waiter, or
@@ -1356,7 +1325,7 @@ typedef struct hf_deadlocks {
 } hf_deadlocks;
 
 /* Finds deadlocks in the later of two surveys, and points into it: cycles in both, whose waits have
- * lasted twice the time between them and do not time out within as much. Breaks nothing. */
+ * lasted twice the time between them and do not time out within as much. */
 HF_API int hf_fleet_deadlocks(const hf_fleet *earlier, const hf_fleet *later,
                               hf_deadlocks **ret_deadlocks);
 HF_API void hf_deadlocks_free(hf_deadlocks *deadlocks);
@@ -1365,32 +1334,31 @@ HF_API void hf_deadlocks_free(hf_deadlocks *deadlocks);
 
 typedef struct hf_stats {
     size_t size;
-    uint64_t acquired;  /* successful acquires, nested ones included */
+    uint64_t acquired;  /* nested ones included */
     uint64_t contended; /* of these, how many waited for another */
     uint64_t timed_out; /* HF_EBUSY and HF_ETIMEDOUT */
     uint64_t cancelled;
-    uint64_t released;       /* successful releases */
-    uint64_t renewals;       /* renewals confirmed by the server */
-    uint64_t renew_failures; /* renewals that failed or were late */
+    uint64_t released;
+    uint64_t renewals;
+    uint64_t renew_failures; /* failed or late */
     uint64_t losses;
     uint64_t in_doubt;        /* commands whose outcome was settled later */
     uint64_t notify_failures; /* releases that woke nobody: the user may not publish */
-    uint64_t reconnects;      /* connections lost and made again */
+    uint64_t reconnects;
     uint64_t commands;
     uint64_t holds;
     hf_histogram wait;       /* from call to acquired */
     hf_histogram hold;       /* from acquired to fully released */
-    uint64_t failovers;      /* how often another server became the primary */
+    uint64_t failovers;      /* another server became the primary */
     uint64_t redirects;      /* commands that a cluster sent elsewhere */
     uint64_t ack_failures;   /* acquires and renewals with too few acks */
     uint64_t waits;          /* calls waiting now, or about to be granted */
     uint64_t oldest_wait_ms; /* of these, the longest */
-    /* From the message that wakes a waiter to its acquire. Not counted without messages (spinning)
-     * or with several servers (quorums). */
+    /* From the message that wakes a waiter to its acquire; not when spinning, nor on a quorum. */
     hf_histogram hand_over;
-    uint64_t tracked; /* holds whose next change a server will report; on a quorum: per server */
-    uint64_t track_events; /* changes of locks that servers have reported */
-    uint64_t track_false;  /* of these, how often a hold was still there */
+    uint64_t tracked; /* holds whose next change a server will report (on a quorum: per server) */
+    uint64_t track_events; /* changes that servers have reported */
+    uint64_t track_false;  /* of these, holds that were still there */
 } hf_stats;
 
 #define HF_STATS_FIELDS(X)                                                                         \
@@ -1421,12 +1389,13 @@ typedef struct hf_stats {
 
 #define HF_STATS_INIT HF_INIT(hf_stats, HF_NO_DEFAULTS)
 
-/* Since the client was opened. Each number is exact, but they are not read at one instant. */
+/* Counts since hf_open(), each exact, but not of one instant. */
 HF_API int hf_client_stats(hf_client *client, hf_stats *ret_stats);
 
-/* The same as OpenMetrics text, to be freed with hf_text_free(): holdfast_client_..., and by name
- * (`histogram_names`) holdfast_client_lock_..., labelled `lock`, and `lock_hex` if that is not text.
- * Only holdfast_client_info has other labels: a program with several clients adds its own. */
+/* The statistics as OpenMetrics text: holdfast_client_..., and by name (`histogram_names`)
+ * holdfast_client_lock_..., labelled `lock`, and `lock_hex` if that is not text. Only
+ * holdfast_client_info has other labels: a program with several clients adds its own. Free it with
+ * hf_text_free(). */
 HF_API int hf_client_metrics(hf_client *client, char **ret_text);
 HF_API void hf_text_free(char *text);
 

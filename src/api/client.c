@@ -312,7 +312,8 @@ static int make_client(const char *url, const hf_options *given, hf_client **ret
     atomic_init(&client->refs, 1);
     client->mem = mem;
     client->mem.spares = &client->spares;
-    client->log = (struct hfi_log){.write = options.log, .user = options.log_user};
+    client->log = (struct hfi_log){
+        .write = options.log, .records = options.log_record, .user = options.log_user};
     client->core.mem = &client->mem;
     client->core.log = &client->log;
     client->core.pid = getpid();

@@ -48,7 +48,9 @@ struct hfi_dispatcher {
     atomic_bool running; /* it runs what was due */
     bool detached;       /* and does not use the engine any more. Guarded by close_mtx */
     bool polling;        /* wake-ups of the executor go to wake_fd, for the application's poll */
+    bool woken;          /* wake_fd was written in handing over */
     int epoll_fd, wake_fd, timer_fd;
+    int64_t timer_ms;   /* when timer_fd becomes readable */
     struct pollfd *fds; /* room for what it polls itself */
     size_t fds_cap;
     struct pollfd few_fds[4];

@@ -24,6 +24,7 @@ int hfi_dispatcher_init(hf_client *client, bool manual, hf_error *error) {
     struct hfi_dispatcher *d = &client->dispatcher;
     d->manual = manual;
     d->epoll_fd = d->wake_fd = d->timer_fd = -1;
+    d->timer_ms = HFI_NEVER;
     d->fds = d->few_fds;
     d->fds_cap = sizeof d->few_fds / sizeof d->few_fds[0];
     hfi_list_init(&d->notices);
@@ -237,6 +238,20 @@ static bool has_notices(struct hfi_dispatcher *d) {
     return any;
 }
 
+/* It is the same in most calls: a timer that has expired is never set again to the same time. */
+static void set_timer(struct hfi_dispatcher *d, int64_t at_ms) {
+    struct itimerspec spec = {{0, 0}, {0, 0}};
+    if (at_ms == d->timer_ms)
+        return;
+    if (at_ms != HFI_NEVER) {
+        int64_t when_ms = at_ms > 0 ? at_ms : 1;
+        spec.it_value.tv_sec = when_ms / 1000;
+        spec.it_value.tv_nsec = (when_ms % 1000) * 1000000;
+    }
+    if (timerfd_settime(d->timer_fd, TFD_TIMER_ABSTIME, &spec, NULL) == 0)
+        d->timer_ms = at_ms;
+}
+
 /* From here on the application polls for us. */
 static void hand_over(hf_client *client) {
     struct hfi_dispatcher *d = &client->dispatcher;
@@ -249,15 +264,10 @@ static void hand_over(hf_client *client) {
     int64_t at_ms = HFI_NEVER;
     d->polling = hfi_exec_poll_begin(&d->exec, d->wake_fd, &at_ms);
     uint64_t one = 1;
-    if (!d->polling && write(d->wake_fd, &one, sizeof one) < 0)
+    d->woken = !d->polling;
+    if (d->woken && write(d->wake_fd, &one, sizeof one) < 0)
         return; /* readable already */
-    struct itimerspec spec = {{0, 0}, {0, 0}};
-    if (at_ms != HFI_NEVER) {
-        int64_t when_ms = at_ms > 0 ? at_ms : 1;
-        spec.it_value.tv_sec = when_ms / 1000;
-        spec.it_value.tv_nsec = (when_ms % 1000) * 1000000;
-    }
-    timerfd_settime(d->timer_fd, TFD_TIMER_ABSTIME, &spec, NULL);
+    set_timer(d, at_ms);
 }
 
 static void take_over(struct hfi_dispatcher *d) {
@@ -265,8 +275,9 @@ static void take_over(struct hfi_dispatcher *d) {
     if (d->polling)
         hfi_exec_poll_end(&d->exec);
     d->polling = false;
-    while (read(d->wake_fd, &count, sizeof count) > 0)
+    while (d->woken && read(d->wake_fd, &count, sizeof count) > 0)
         continue;
+    d->woken = false;
 }
 
 /* `phase` as it was when it began: it ends when that changes, and when hf_close() wants it to. */

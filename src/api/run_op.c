@@ -103,8 +103,9 @@ int hfi_run_sync(hf_client *client, struct hfi_op_args *args, hf_result *ret) {
             hfi_keeper_borrow(client->keeper, &borrower);
         checker_begin(&checker, args, &exec);
         hfi_op_begin(op);
-        while (!hfi_op_is_complete(op)) {
-            if (!hfi_exec_run(&exec))
+        /* at first there is a reply to wait for, and hardly ever an event */
+        for (bool ran = false; !hfi_op_is_complete(op); ran = hfi_exec_run(&exec)) {
+            if (!ran)
                 drive(client, op, &borrower);
             if (checker.due && !hfi_op_is_complete(op)) {
                 if (by_keeper) /* others may drive meanwhile, and signals come */

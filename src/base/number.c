@@ -11,15 +11,7 @@ static const char pairs[] =
     "40414243444546474849505152535455565758596061626364656667686970717273747576777879"
     "8081828384858687888990919293949596979899";
 
-size_t hfi_number_write(char *to, int64_t number) {
-    if (number >= 0 && number < 10) { /* most of them: counts, and lengths of short arguments */
-        *to = (char)('0' + number);
-        return 1;
-    }
-    if (number >= 10 && number < 100) {
-        memcpy(to, pairs + 2 * number, 2);
-        return 2;
-    }
+size_t hfi_number_write_any(char *to, int64_t number) {
     char digits[HFI_NUMBER_MAX];
     size_t at = sizeof digits;
     uint64_t rest = number < 0 ? 0 - (uint64_t)number : (uint64_t)number;

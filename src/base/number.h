@@ -7,7 +7,21 @@
 
 #define HFI_NUMBER_MAX 24 /* a sign and the digits of an int64_t, with room to spare */
 
-/* Writes a number in decimal, without a NUL; returns its length. */
-size_t hfi_number_write(char *to, int64_t number);
+size_t hfi_number_write_any(char *to, int64_t number);
+
+/* Writes a number in decimal, without a NUL; returns its length. Most are counts, and lengths of
+ * arguments: short. */
+static inline size_t hfi_number_write(char *to, int64_t number) {
+    if (number >= 0 && number < 10) {
+        *to = (char)('0' + number);
+        return 1;
+    }
+    if (number >= 10 && number < 100) {
+        to[0] = (char)('0' + number / 10);
+        to[1] = (char)('0' + number % 10);
+        return 2;
+    }
+    return hfi_number_write_any(to, number);
+}
 
 #endif

@@ -90,6 +90,9 @@ struct hfi_core_hooks {
     /* Holds in this scope were proved again, or lost: joint locks that depend on them check again.
      * Any thread, no mutex held. NULL: none. */
     void (*changed)(void *arg, const struct hfi_scope *scope);
+    /* The server has answered that it has this hold; it was asked at `sent_ms` or later. On the
+     * keeper's thread, no mutex held. NULL: none. */
+    void (*found)(void *arg, const struct hfi_hold *hold, int64_t sent_ms);
     /* closing: the last operation of a shard has ended, or the last announcement */
     void (*idle)(void *arg);
     void *arg;

@@ -155,6 +155,13 @@ static void merge_claim(hf_fleet_party *party, const struct hfi_claim *claim) {
         party->remaining_ms = said->remaining_ms;
 }
 
+static int compare_owners(const void *a, const void *b) {
+    const hf_fleet_party *first = *(hf_fleet_party *const *)a,
+                         *second = *(hf_fleet_party *const *)b;
+    int order = strcmp(first->owner, second->owner);
+    return order != 0 ? order : strcmp(first->kind, second->kind);
+}
+
 /* Queued waiters in their order, then parties that the server knows, then the oldest: a claim may
  * state any age. */
 static int compare_parties(const void *a, const void *b) {
@@ -171,8 +178,22 @@ static int compare_parties(const void *a, const void *b) {
         return second_known - first_known;
     if (first->for_ms != second->for_ms)
         return first->for_ms < second->for_ms ? 1 : -1;
-    int order = strcmp(first->owner, second->owner); /* so that each survey has the same order */
-    return order != 0 ? order : strcmp(first->kind, second->kind);
+    return compare_owners(a, b);
+}
+
+/* Each client measures ages at its own moment, so two parties that began together may change places
+ * with every survey. Those whose ages are so close to the oldest of them are put in another order. */
+#define TOGETHER_MS 100
+
+static void order_by_owner(hf_fleet_party **all, size_t len) {
+    for (size_t i = 0, next; i < len; i = next) {
+        for (next = i + 1; next < len; next++)
+            if (all[next]->place > 0 || all[i]->place > 0 ||
+                ((all[next]->seen_by ^ all[i]->seen_by) & HF_SEEN_BY_SERVER) != 0 ||
+                all[i]->for_ms - all[next]->for_ms > TOGETHER_MS)
+                break;
+        qsort(all + i, next - i, sizeof *all, compare_owners);
+    }
 }
 
 /* Saturates: a server may send any number. */
@@ -230,6 +251,7 @@ static const hf_fleet_party *const *join_parties(struct hfi_join *join,
         all[i]->presence = presence_of(all[i], join->findings->connections_known);
     if (*ret_len > 1)
         qsort(all, *ret_len, sizeof(hf_fleet_party *), compare_parties);
+    order_by_owner(all, *ret_len);
     return (const hf_fleet_party *const *)all;
 }
 

@@ -240,8 +240,9 @@ static void on_change(void *arg, struct hfi_node *from, struct hfi_node *to) {
     hfi_name_listeners_check(redis);
     if (from == NULL)
         return;
-    hfi_log(redis->log, HF_LOG_WARN, "the primary is now %s, and was %s; all holds are verified",
-            hfi_node_name(to), hfi_node_name(from));
+    hfi_log(redis->log, HF_LOG_WARN, HFI_ABOUT(.server = hfi_node_name(to)),
+            "the primary is now %s, and was %s; all holds are verified", hfi_node_name(to),
+            hfi_node_name(from));
     hfi_redis_compare_clocks(redis, from, to);
     atomic_fetch_add_explicit(redis->failovers, 1, memory_order_relaxed);
     hfi_node_learnt(to)->took_over_ms = hfi_now_ms();
@@ -271,7 +272,7 @@ static void on_moved(void *arg, struct hfi_node *to, const struct hfi_slot_set *
     join_channels(redis, to);
     hfi_name_listeners_check(redis);
     if (took_over) {
-        hfi_log(redis->log, HF_LOG_WARN,
+        hfi_log(redis->log, HF_LOG_WARN, HFI_ABOUT(.server = hfi_node_name(to)),
                 "another server of the cluster took over: %s; all holds there are verified",
                 hfi_node_name(to));
         atomic_fetch_add_explicit(redis->failovers, 1, memory_order_relaxed);
@@ -307,6 +308,8 @@ void hfi_redis_notify_failed(struct hfi_exchange *x) {
     atomic_fetch_add_explicit(x->redis->notify_failures, 1, memory_order_relaxed);
     if (!atomic_exchange(&hfi_node_learnt(x->node)->wake_ups_warned, true))
         hfi_log(x->redis->log, HF_LOG_WARN,
+                HFI_ABOUT(.code = HF_EPERM, .server = hfi_node_name(x->node), .name = x->name,
+                          .name_len = x->name_len),
                 "a lock was released, but this user may not publish on its channel: waiters "
                 "notice late; allow the channel");
 }
@@ -318,7 +321,8 @@ bool hfi_redis_was_replaced(struct hfi_redis *redis, const char *name, size_t le
     struct hfi_node *node = hfi_redis_node_for(redis, name, len);
     bool replaced = node != NULL && hfi_node_was_replaced(node, ret_control);
     if (replaced) {
-        hfi_log(redis->log, HF_LOG_WARN, "%s: the server was removed", hfi_node_name(node));
+        hfi_log(redis->log, HF_LOG_WARN, HFI_ABOUT(.server = hfi_node_name(node)),
+                "%s: the server was removed", hfi_node_name(node));
         hfi_break_channel_changed(hfi_node_learnt(node)->break_channel);
     }
     hfi_node_unref(node);

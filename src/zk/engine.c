@@ -118,8 +118,9 @@ static void on_over(void *arg, const char *why) {
     const struct hfi_engine_events *engine_events = zk->engine_events;
     const struct hfi_scope all = {.node = NULL};
     size_t ended = hfi_zk_nodes_end(zk->nodes, hfi_zk_session_credit(zk->session).number);
-    hfi_log(zk->log, ended > 0 ? HF_LOG_WARN : HF_LOG_INFO, "%s: %s",
-            hfi_zk_session_node(zk->session), why);
+    const char *node = hfi_zk_session_node(zk->session);
+    hfi_log(zk->log, ended > 0 ? HF_LOG_WARN : HF_LOG_INFO,
+            HFI_ABOUT(.code = ended > 0 ? HF_ELOST : HF_OK, .server = node), "%s: %s", node, why);
     while (ended-- > 0)
         hfi_zk_session_keep(zk->session, false);
     hfi_zk_watches_lost(zk->watches, HFI_ZK_SEEN_LOST);

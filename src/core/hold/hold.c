@@ -14,11 +14,11 @@
 
 #include <limits.h>
 
-#define ROUNDING_MS 2       /* both clocks are read in whole milliseconds */
-#define VERIFY_GAP_MS 100   /* between two queries whether a hold still exists */
-#define LOST_MAX 256        /* unreported losses that a shard keeps */
-#define PROBE_AFTER_MS 1000 /* a hold of this age is tracked */
-#define PROBE_SLOT_MS 250   /* first probes of holds within this time go together */
+#define ROUNDING_MS 2      /* both clocks are read in whole milliseconds */
+#define VERIFY_GAP_MS 100  /* between two queries whether a hold still exists */
+#define LOST_MAX 256       /* unreported losses that a shard keeps */
+#define PROBE_AFTER_MS 900 /* at this age a hold is first probed */
+#define PROBE_SLOT_MS 150  /* first probes of holds within this time go together */
 #define PROBE_GAP_MS 100
 #define PROBE_GAP_MAX_MS 1000
 #define PROBE_CALM_MS 2000 /* after this long without a report the next one counts as the first */
@@ -167,9 +167,11 @@ static bool is_in_part(const struct hfi_proof *proof) {
     return proof->valid_until_ms < proof->promised_until_ms;
 }
 
+/* One that is due within a slot is not sent at once, together with what is due now. */
 static void plan_renewal(struct hfi_hold *hold, const struct hfi_proof *proof) {
     hold->renew_at_ms = proof->renew_at_ms;
-    hold->renews_exactly = is_in_part(proof);
+    hold->renews_exactly =
+        is_in_part(proof) || proof->renew_at_ms - hfi_now_ms() < hfi_renewal_slot_ms(hold->core);
     hold->done_with = false;
 }
 

@@ -59,8 +59,11 @@ void hfi_hold_changed(struct hfi_hold *hold) {
 void hfi_hold_report(struct hfi_hold *hold, enum hfi_loss_kind kind) {
     struct hfi_core *core = hold->core;
     struct hfi_loss_notice *loss_notice = &hold->loss_notices[kind];
-    hfi_log(core->log, HF_LOG_WARN, "'%.*s', owner %s: %s", (int)hold->name_len, hold->name,
-            hold->owner, loss_notices[kind].reason);
+    hfi_log(core->log, HF_LOG_WARN,
+            HFI_ABOUT(.code = kind == HFI_LOST ? HF_ELOST : HF_OK, .name = hold->name,
+                      .name_len = hold->name_len),
+            "'%.*s', owner %s: %s", (int)hold->name_len, hold->name, hold->owner,
+            loss_notices[kind].reason);
     if (kind == HFI_LOST) {
         hfi_hold_changed(hold);
         hfi_shares_give_back(hold);

@@ -17,6 +17,7 @@
 struct batch {
     struct hfi_renewal renewal;
     struct hfi_core *core;
+    int64_t sent_ms;
     struct hfi_hold *holds[HFI_RENEWAL_MAX];
     uint64_t generations[HFI_RENEWAL_MAX];
 };
@@ -50,15 +51,19 @@ static bool miss_locked(struct hfi_hold *hold, int answer, const char *why, int6
     return lost;
 }
 
-/* The server's answer for one hold in a batch, or none. */
+/* The server's answer for one hold in a batch, or none. A query is not acknowledged by replicas, so
+ * it says too little to a hold that needs that. */
 static void renewed(struct hfi_hold *hold, uint64_t generation, int err,
-                    const struct hfi_renewal_item *item, const char *gone) {
-    bool lost = false, proved = false;
+                    const struct hfi_renewal_item *item, const struct batch *batch) {
+    const struct hfi_core_hooks *hooks = &hold->core->hooks;
+    const char *gone = batch != NULL ? batch->renewal.gone : NULL;
+    bool lost = false, proved = false, seen = false;
     int64_t now_ms = hfi_now_ms();
     pthread_mutex_lock(&hold->shard->mtx);
     if (hold->count > 0 && hold->generation == generation) {
         bool probed = hold->renewing == HFI_PROBING, found = err == HF_OK && item->answer == 1;
         proved = found && !probed;
+        seen = found && hold->acks == 0 && hooks->found != NULL;
         if (found)
             hfi_hold_found_locked(hold, item->tracked);
         if (proved)
@@ -76,6 +81,8 @@ static void renewed(struct hfi_hold *hold, uint64_t generation, int err,
         hfi_watchdog_arm_locked(hold); /* also a possession that began meanwhile */
     hfi_hold_tidy_locked(hold);
     pthread_mutex_unlock(&hold->shard->mtx);
+    if (seen)
+        hooks->found(hooks->arg, hold, batch->sent_ms);
     if (proved)
         hfi_hold_changed(hold);
     if (lost)
@@ -109,8 +116,12 @@ static void log_renewal(struct hfi_core *core, const struct hfi_renewal *renewal
         return;
     bool logged = note_failing(core, renewal->node, failed);
     if (failed)
-        hfi_log(core->log, logged ? HF_LOG_DEBUG : HF_LOG_WARN, "renewal of %s%zu holds failed: %s",
-                renewal->err == HF_OK ? "some of " : "", renewal->len, renewal->error.text);
+        hfi_log(core->log, logged ? HF_LOG_DEBUG : HF_LOG_WARN,
+                HFI_ABOUT(.code = renewal->error.code, .server = renewal->error.node,
+                          .name = renewal->len == 1 ? renewal->items[0].name : NULL,
+                          .name_len = renewal->items[0].name_len),
+                "renewal of %s%zu holds failed: %s", renewal->err == HF_OK ? "some of " : "",
+                renewal->len, renewal->error.text);
 }
 
 static void batch_done(struct hfi_renewal *renewal) {
@@ -121,7 +132,7 @@ static void batch_done(struct hfi_renewal *renewal) {
         const struct hfi_renewal_item *item = &renewal->items[i];
         bool answered = item->answer >= 0 || item->answer == HF_EWRONGTYPE;
         int err = renewal->err != HF_OK || answered ? renewal->err : item->answer;
-        renewed(batch->holds[i], batch->generations[i], err, item, renewal->gone);
+        renewed(batch->holds[i], batch->generations[i], err, item, batch);
         hfi_stamp_text_unref(item->stamp.text);
         hfi_hold_unref(batch->holds[i]);
     }
@@ -173,9 +184,10 @@ static struct batch *new_batch(struct hfi_core *core, const void *node) {
         return NULL;
     int64_t period_ms = core->watchdog_ms / 3;
     batch->core = core;
+    batch->sent_ms = hfi_now_ms();
     batch->renewal.node = node;
     batch->renewal.deadline_ms =
-        hfi_now_ms() + (core->cmd_timeout_ms < period_ms ? core->cmd_timeout_ms : period_ms);
+        batch->sent_ms + (core->cmd_timeout_ms < period_ms ? core->cmd_timeout_ms : period_ms);
     batch->renewal.done = batch_done;
     return batch;
 }

@@ -15,8 +15,10 @@
 #include "core/core.h"
 #include "engine/observe.h"
 
-#define CHECK_MS 5000        /* how often to check whether anything is held for that long */
-#define BREAKS_AFTER_MS 1000 /* from this age on listen for breaks, whatever surveys report */
+#define CHECK_MS 5000 /* how often to check whether anything is held for that long */
+/* From this age on listen for breaks, whatever surveys report. There are reports of changes, too:
+ * when it is a second old, a hold is tracked. */
+#define BREAKS_AFTER_MS 750
 
 int64_t hfi_listen_after_ms(const struct hfi_core *core) {
     return core->report_after_ms >= 0 ? hfi_min_ms(core->report_after_ms, BREAKS_AFTER_MS)

@@ -181,7 +181,8 @@ static bool is_known_held(const struct hfi_ballot *ballot) {
     return busy >= ballot->quorum->majority;
 }
 
-/* Of one attempt. If no server has said that another owner is there, the answers came too late: their leases were over. */
+/* Of one attempt. If no server has said that another owner is there, the answers came too late:
+ * their leases were over. */
 static int why_lost(const struct hfi_ballot *ballot) {
     for (size_t i = 0; i < ballot->quorum->len; i++)
         if (ballot->member_votes[i].known)
@@ -208,6 +209,12 @@ static void wait_at(struct hfi_request *request, size_t i) {
         check_after_us(request, CHECK_MS * 1000);
     else
         fail(request, HF_ENOMEM);
+}
+
+/* One attempt goes on, in rounds, while it can still be won by answers that have not come. */
+static bool is_undecided(const struct hfi_request *request, const struct hfi_tally *tally) {
+    return hfi_tally_is_open(request, tally) &&
+           hfi_now_ms() < hfi_after_ms(request->start_ms, request->quorum->config.cmd_timeout_ms);
 }
 
 /* Gives everything back: the owner of the first server keeps what it has. */
@@ -266,9 +273,9 @@ static void keep(struct hfi_request *request, const struct hfi_tally *tally) {
         request->acquire.phase = HFI_PHASE_KEEPING;
         check_soon_us(request, request->acquire.keep_pause_us);
         request->acquire.keep_pause_us = longer_pause_us(request->acquire.keep_pause_us, rtt_us);
-    } else if (request->acquire.one_attempt) {
+    } else if (request->acquire.one_attempt && !is_undecided(request, tally)) {
         fail(request, why_lost(request->ballot));
-    } else if (is_known_held(request->ballot)) {
+    } else if (!request->acquire.one_attempt && is_known_held(request->ballot)) {
         wait_for_first(request);
     } else if (hfi_tally_is_open(request, tally)) {
         ask_late_ones_again(request);
@@ -345,7 +352,7 @@ static void decide(struct hfi_request *request, const struct hfi_tally *tally) {
     size_t first = first_in_order(ballot, false);
     if (ballot->member_votes[first].answer == HFI_GRANTED)
         keep(request, tally);
-    else if (request->acquire.one_attempt)
+    else if (request->acquire.one_attempt && !is_undecided(request, tally))
         fail(request, why_lost(request->ballot));
     else if (hfi_tally_is_open(request, tally))
         ask_late_ones_again(request);

@@ -95,8 +95,9 @@ void hfi_report_servers(struct hfi_request *request, int err) {
 void hfi_log_votes(const struct hfi_ballot *ballot) {
     const struct hfi_log *log = ballot->quorum->log;
     hf_error error;
-    if (log == NULL || log->write == NULL)
+    if (!hfi_log_is_read(log))
         return; /* most programs have no log */
     write_error_text(ballot, HF_EBUSY, &error);
-    hfi_log(log, HF_LOG_INFO, "'%.*s': %s", (int)ballot->name_len, ballot->name, error.text);
+    hfi_log(log, HF_LOG_INFO, HFI_ABOUT(.name = ballot->name, .name_len = ballot->name_len),
+            "'%.*s': %s", (int)ballot->name_len, ballot->name, error.text);
 }

@@ -28,6 +28,17 @@ static bool on_member_trouble(void *arg, const struct hfi_kind *kind, const char
     return false; /* there is no handle on it */
 }
 
+/* As good as a renewal by the quorum, except that it proves no lease. */
+static void found(void *arg, const struct hfi_hold *hold, int64_t sent_ms) {
+    const struct hfi_member *member = arg;
+    struct hfi_quorum *quorum = member->quorum;
+    struct hfi_ballot *ballot =
+        hfi_ballot_find(quorum, hold->kind, hold->name, hold->name_len, hold->number);
+    for (size_t i = 0; ballot != NULL && i < quorum->len; i++)
+        if (quorum->members[i] == member)
+            hfi_votes_found(&ballot->votes, i, sent_ms);
+}
+
 static void run_callbacks(void *arg, const struct hfi_kind *kind, const char *name, size_t name_len,
                           const char *owner, const hf_event *event) {
     (void)arg, (void)kind, (void)name, (void)name_len, (void)owner, (void)event;
@@ -90,6 +101,7 @@ static void fill_core(struct hfi_member *member, struct hfi_engine *engine) {
     core->hooks = (struct hfi_core_hooks){.dispatch = run_notice,
                                           .trouble = on_member_trouble,
                                           .run_callbacks = run_callbacks,
+                                          .found = found,
                                           .retain = retain,
                                           .forget = forget,
                                           .idle = idle,
@@ -139,7 +151,7 @@ int64_t hfi_member_up_since_ms(struct hfi_member *member) {
     if (identity_of(member, &server))
         return server.since_ms;
     if (!member->unguarded && member->quorum->guard_ms > 0)
-        hfi_log(member->quorum->log, HF_LOG_WARN,
+        hfi_log(member->quorum->log, HF_LOG_WARN, HFI_ABOUT(.server = member->node),
                 "%s hides its uptime (INFO), so a restart that forgets locks goes unnoticed; "
                 "allow INFO",
                 member->node);

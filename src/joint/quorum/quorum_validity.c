@@ -99,6 +99,13 @@ void hfi_votes_held(struct hfi_votes *votes, size_t i, int64_t sent_ms, int64_t 
     vote->up_since_ms = up_since_ms;
 }
 
+/* A vote that has ended is left as it is: what the server had meanwhile is not known. */
+void hfi_votes_found(struct hfi_votes *votes, size_t i, int64_t sent_ms) {
+    struct hfi_vote *vote = &votes->of[i];
+    if (vote->held && sent_ms < vote->valid_until_ms)
+        vote->proved_ms = hfi_max_ms(vote->proved_ms, sent_ms);
+}
+
 static bool has_restarted(const struct hfi_votes *votes, const struct hfi_vote *vote,
                           int64_t up_since_ms) {
     return votes->guard_ms > 0 && up_since_ms > vote->up_since_ms;

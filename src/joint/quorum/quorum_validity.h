@@ -50,6 +50,8 @@ void hfi_votes_begin(struct hfi_votes *votes);
 /* Server `i` has granted or renewed it. */
 void hfi_votes_held(struct hfi_votes *votes, size_t i, int64_t sent_ms, int64_t now_ms,
                     int64_t lease_ms, int64_t up_since_ms);
+/* Server `i` still had it when it was asked, at `sent_ms` or later, without a new lease. */
+void hfi_votes_found(struct hfi_votes *votes, size_t i, int64_t sent_ms);
 /* Server `i`, up since `up_since_ms`, does not have it, or is to lose it. */
 void hfi_votes_gone(struct hfi_votes *votes, size_t i, int64_t now_ms, int64_t up_since_ms);
 void hfi_votes_won(struct hfi_votes *votes, int64_t now_ms);

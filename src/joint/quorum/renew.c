@@ -123,6 +123,7 @@ static void log_thinness(struct hfi_ballot *ballot) {
     bool thin = votes == quorum->majority;
     if (thin && !ballot->thin)
         hfi_log(quorum->log, HF_LOG_WARN,
+                HFI_ABOUT(.name = ballot->name, .name_len = ballot->name_len),
                 "'%.*s' is held by %zu of %zu servers, a bare majority: losing one more loses "
                 "the lock",
                 (int)ballot->name_len, ballot->name, votes, quorum->len);

@@ -46,14 +46,19 @@ bool hfi_tally_is_hopeless(const struct hfi_request *request, const struct hfi_t
 
 /* How long to wait for answers after those of a majority. The more rounds were lost by late
  * answers, the longer: up to cmd_timeout_ms, in which a server answers or has failed. A lower bound
- * would keep out a client for ever whose servers answer later, and one after the other. */
+ * would keep out a client for ever whose servers answer later, and one after the other. One attempt
+ * ends cmd_timeout_ms after its start. */
 int64_t hfi_tally_grace_us(const struct hfi_request *request, bool open) {
     int64_t grace = request->acquire.majority_us - request->acquire.began_us;
     int64_t longer = hfi_doubled_us(HFI_GRACE_US, request->acquire.late_rounds,
                                     request->quorum->config.cmd_timeout_ms * 1000);
     if (grace < HFI_GRACE_US)
         grace = HFI_GRACE_US;
-    return open && grace < longer ? longer : grace;
+    if (open && grace < longer)
+        grace = longer;
+    int64_t left = (request->start_ms + request->quorum->config.cmd_timeout_ms) * 1000 -
+                   request->acquire.majority_us;
+    return request->acquire.one_attempt && left < grace ? left : grace;
 }
 
 /* Whether all answers that are worth waiting for have come. */

@@ -55,12 +55,14 @@ static void log_failure(const struct hfi_conn *conn, int err, const hf_error *er
     hf_log_level level = is_new && !hfi_conn_is_hopeless(conn) ? HF_LOG_WARN : HF_LOG_DEBUG;
     target->reported_err = err;
     target->reported_errno = error->sys_errno;
-    hfi_log(target->log, level, "%s: %s", target->node, error->text);
+    hfi_log(target->log, level, HFI_ABOUT(.code = err, .server = target->node), "%s: %s",
+            target->node, error->text);
 }
 
 static void log_success(const struct hfi_conn *conn) {
     if (conn->target->reported_err != HF_OK)
-        hfi_log(conn->target->log, HF_LOG_INFO, "%s: reachable again", conn->target->node);
+        hfi_log(conn->target->log, HF_LOG_INFO, HFI_ABOUT(.server = conn->target->node),
+                "%s: reachable again", conn->target->node);
     conn->target->reported_err = HF_OK;
 }
 

@@ -252,7 +252,9 @@ bool hfi_conn_is_tls_talk(struct hfi_conn *conn) {
 static bool has_read(struct hfi_conn *conn, int err, const hf_error *error) {
     if (err != HF_OK) {
         if (!atomic_load(&conn->renewing))
-            hfi_log(conn->target->log, HF_LOG_INFO, "%s: %s", conn->target->node, error->text);
+            hfi_log(conn->target->log, HF_LOG_INFO,
+                    HFI_ABOUT(.code = err, .server = conn->target->node), "%s: %s",
+                    conn->target->node, error->text);
         hfi_conn_lose(conn, err, error);
         return false;
     }

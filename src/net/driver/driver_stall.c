@@ -129,7 +129,7 @@ void hfi_driver_stall_fired(struct hfi_alarm *alarm) {
     }
     pthread_mutex_unlock(&conn->mtx);
     if (preempted)
-        hfi_log(conn->target->log, HF_LOG_INFO,
+        hfi_log(conn->target->log, HF_LOG_INFO, HFI_ABOUT(.server = conn->target->node),
                 "%s: the thread that drives the connection is stalled; another takes over",
                 conn->target->node);
 }

@@ -96,7 +96,13 @@ static size_t take_whole(struct reader *reader, const char *bytes, size_t len) {
     if (reader->ready_first == reader->ready_len)
         reader->ready_first = reader->ready_len = 0;
     while (used < len && reader->ready_len < MAX_READY) {
-        struct hfi_reply *message = NULL;
+        size_t short_len;
+        struct hfi_reply *message = hfi_reply_make_short(bytes + used, len - used, &short_len);
+        if (message != NULL) {
+            reader->ready[reader->ready_len++] = message;
+            used += short_len;
+            continue;
+        }
         if (read_message(reader, bytes + used, len - used, &message, &ignored) != HF_OK)
             begin_next(reader);
         if (message == NULL)

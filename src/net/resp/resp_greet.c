@@ -262,7 +262,7 @@ static void check_memory(struct greeting *greeting, const struct hfi_reply *repl
         !info_value(reply->str, "\nmaxmemory_policy:", policy, sizeof policy) ||
         strcmp(limit, "0") == 0 || strcmp(policy, "noeviction") == 0)
         return;
-    hfi_log(greeting->target->log, HF_LOG_WARN,
+    hfi_log(greeting->target->log, HF_LOG_WARN, HFI_ABOUT(.server = greeting->target->node),
             "%s may evict locks when its memory is full (maxmemory-policy %s): set it to "
             "noeviction",
             greeting->target->node, policy);

@@ -40,7 +40,7 @@ static enum hfi_retry_when redirected(struct hfi_exchange *x, const struct hfi_r
     atomic_fetch_add_explicit(x->redis->redirects, 1, memory_order_relaxed);
     if (redirect->ask && x->undeclared_keys && x->script != NULL) {
         if (!atomic_exchange(&hfi_node_learnt(x->node)->moving_logged, true))
-            hfi_log(x->redis->log, HF_LOG_WARN,
+            hfi_log(x->redis->log, HF_LOG_WARN, HFI_ABOUT(.server = hfi_node_name(x->node)),
                     "slot %u is being moved from %s to another server: its read/write locks wait, "
                     "and holds are lost if that outlasts their lease",
                     redirect->slot, hfi_node_name(x->node));

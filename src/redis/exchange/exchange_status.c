@@ -63,8 +63,11 @@ void hfi_exchange_log_stall(struct hfi_exchange *x) {
     bool why = x->trouble != HF_OK && x->error->text[0] != '\0';
     /* The error may be of the server that was in use before this one. */
     const char *node = why && x->error->node[0] != '\0' ? x->error->node : hfi_node_name(x->node);
-    hfi_log(x->redis->log, HF_LOG_WARN, "waiting for '%.*s' is held up: %s %s%s%s", name_len,
-            x->name, node, state_of(x), why ? ": " : "", why ? x->error->text : "");
+    hfi_log(x->redis->log, HF_LOG_WARN,
+            HFI_ABOUT(.code = x->trouble != HF_OK ? x->trouble : HF_EUNREACH, .server = node,
+                      .name = x->name, .name_len = x->name_len),
+            "waiting for '%.*s' is held up: %s %s%s%s", name_len, x->name, node, state_of(x),
+            why ? ": " : "", why ? x->error->text : "");
 }
 
 const char *hfi_exchange_why_silent(const struct hfi_exchange *x) {

@@ -79,6 +79,8 @@ bool hfi_idempotency_do_without(struct hfi_call *call, struct hfi_exchange *x) {
 void hfi_idempotency_refused(const struct hfi_exchange *x) {
     if (!atomic_exchange(&hfi_node_learnt(x->node)->no_idempotency, true))
         hfi_log(x->redis->log, HF_LOG_WARN,
+                HFI_ABOUT(.code = HF_EPERM, .server = hfi_node_name(x->node), .name = x->name,
+                          .name_len = x->name_len),
                 "this user may not use a semaphore's {name}:holdfast_took:* keys; without them, "
                 "an acquire whose reply is lost is not retried, and its permits may stay taken; "
                 "allow them");

@@ -32,7 +32,7 @@ static void compare_clocks(const struct hfi_redis *redis, const struct hfi_serve
     int64_t off_ms = now->ahead_ms - before->ahead_ms;
     if (!before->clock_known || !now->clock_known || llabs(off_ms) < redis->skew_limit_ms)
         return;
-    hfi_log(redis->log, HF_LOG_WARN,
+    hfi_log(redis->log, HF_LOG_WARN, HFI_ABOUT(.server = name),
             "the clock of %s is %lld ms %s its predecessor's: leases granted before end that much "
             "%s, unless renewed",
             name, llabs(off_ms), off_ms > 0 ? "ahead of" : "behind",
@@ -54,8 +54,8 @@ bool hfi_redis_is_another(struct hfi_redis *redis, struct hfi_node *node) {
                    strcmp(before.run_id, learnt->server_seen.run_id) != 0;
     if (hfi_route_changes(redis->route) || !hfi_node_may_change(node) || (!another && !was_replica))
         return false;
-    hfi_log(redis->log, HF_LOG_WARN, "%s: another server answers here now; all holds are verified",
-            hfi_node_name(node));
+    hfi_log(redis->log, HF_LOG_WARN, HFI_ABOUT(.server = hfi_node_name(node)),
+            "%s: another server answers here now; all holds are verified", hfi_node_name(node));
     if (another)
         compare_clocks(redis, &before, &learnt->server_seen, hfi_node_name(node));
     if (was_replica)

@@ -10,6 +10,7 @@
 #include "redis/fleet/survey_responder.h"
 #include "redis/ops/call.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -86,6 +87,11 @@ bool hfi_announcements_copy(struct hfi_announcements *announcements,
     }
     pthread_mutex_unlock(&announcements->mtx);
     return all;
+}
+
+size_t hfi_announcements_channel(const struct hfi_redis *redis, char *to) {
+    return (size_t)snprintf(to, to != NULL ? HFI_ANNOUNCE_CHANNEL_SIZE : 0,
+                            HFI_ANNOUNCE_CHANNEL "%d", redis->db);
 }
 
 /* ---- Ours ---- */

@@ -43,6 +43,8 @@ struct hfi_announcements {
 struct hfi_announcements *hfi_announcements_new(const struct hfi_mem *mem);
 void hfi_announcements_free(const struct hfi_mem *mem, struct hfi_announcements *announcements);
 
+/* Writes the channel of our database, unless `to` is NULL; returns its length. */
+size_t hfi_announcements_channel(const struct hfi_redis *redis, char *to);
 /* A text has come. Any thread. */
 void hfi_announcements_note(struct hfi_announcements *announcements, const char *bytes, size_t len);
 /* Copies all texts into the findings. False: out of memory. */

@@ -1,6 +1,7 @@
 /*
  * Name listeners: subscriptions to the channels of one name, at the node that serves it
- * (hf_listen()); or to the breaks of all names (hf_listen_breaks()), which every node publishes.
+ * (hf_listen()); or to the breaks and announced losses of all names (hf_listen_breaks()), which every
+ * node publishes.
  *
  * A listener is made and ended on any thread. In between it is a task on the keeper. It finds the
  * node of the name, joins the channels there, and follows the name to another node. Messages arrive
@@ -31,6 +32,7 @@
 #include "base/clock.h"
 #include "base/jitter.h"
 #include "net/driver/keeper.h"
+#include "redis/fleet/announcements.h"
 #include "redis/kinds/kind.h"
 #include "redis/ops/call.h"
 
@@ -38,7 +40,7 @@
 
 #define PAYLOAD_DIGITS 18
 
-enum { OF_LOCK, OF_READWRITE, OF_STRING, OF_PERMITS, OF_LATCH, OF_BREAKS, CHANNELS };
+enum { OF_LOCK, OF_READWRITE, OF_STRING, OF_PERMITS, OF_LATCH, OF_BREAKS, OF_LOSSES, CHANNELS };
 
 struct subscription {
     struct hfi_waiter waiter;
@@ -85,10 +87,13 @@ static size_t channel_name(const struct name_listener *name_listener, size_t whi
         [OF_LATCH] = &hfi_object_latch,
     };
     if (which == OF_BREAKS) {
+        enum { LEN = sizeof HFI_BREAK_CHANNEL - 1 };
         if (to != NULL)
-            memcpy(to, HFI_BREAK_CHANNEL, strlen(HFI_BREAK_CHANNEL));
-        return strlen(HFI_BREAK_CHANNEL);
+            memcpy(to, HFI_BREAK_CHANNEL, LEN);
+        return LEN;
     }
+    if (which == OF_LOSSES)
+        return hfi_announcements_channel(name_listener->redis, to);
     const struct hfi_call call = {.name = name_listener->name, .name_len = name_listener->name_len};
     return hfi_redis_kind_of(kinds[which])->channel(name_listener->redis, &call, to);
 }
@@ -153,6 +158,10 @@ static void on_message(struct hfi_waiter *waiter, const char *message, size_t le
         on_break_message(subscription->name_listener, message, len);
         return;
     }
+    if (which == OF_LOSSES) { /* the message has its client's numbers, and no name */
+        report(subscription->name_listener, &(struct hfi_name_event){.kind = HF_NOTIFY_LOST});
+        return;
+    }
     int64_t number = number_of(message, len);
     struct hfi_name_event name_event = {.kind = number == 0   ? meanings[which].zero
                                                 : number == 1 ? meanings[which].one
@@ -166,9 +175,10 @@ static void on_message(struct hfi_waiter *waiter, const char *message, size_t le
 
 /* ---- State of the subscriptions ---- */
 
-/* A listener that hears only breaks does not hear its name. */
+/* Whether it listens if it hears only this. One that hears breaks alone does not hear its name; one
+ * for all names is there for breaks. */
 static bool counts(const struct name_listener *name_listener, size_t which) {
-    return which != OF_BREAKS || is_for_all_names(name_listener);
+    return is_for_all_names(name_listener) ? which == OF_BREAKS : which < OF_BREAKS;
 }
 
 static void stands_locked(struct name_listener *name_listener) {
@@ -217,12 +227,12 @@ static void join(struct subscription *subscription) {
     struct name_listener *name_listener = subscription->name_listener;
     size_t which = (size_t)(subscription - name_listener->subscriptions),
            len = channel_name(name_listener, which, NULL);
-    char *name = hfi_alloc(name_listener->redis->mem, len);
+    char *name = hfi_alloc(name_listener->redis->mem, len + 1); /* a NUL is written, too */
     bool subscribed;
     if (name == NULL)
         return; /* and tries again */
     channel_name(name_listener, which, name);
-    subscription->waiter.sharded = which != OF_BREAKS && hfi_redis_is_sharded(name_listener->redis);
+    subscription->waiter.sharded = which < OF_BREAKS && hfi_redis_is_sharded(name_listener->redis);
     subscription->joined =
         hfi_pubsub_join(hfi_node_learnt(name_listener->home)->pubsub, &subscription->waiter,
                         &name_listener->task, name, len, &subscribed) == HF_OK;
@@ -233,7 +243,9 @@ static void join(struct subscription *subscription) {
 static bool has_channel(const struct name_listener *name_listener, size_t which) {
     const struct hfi_redis *redis = name_listener->redis;
     if (is_for_all_names(name_listener))
-        return which == OF_BREAKS;
+        return which == OF_BREAKS || which == OF_LOSSES;
+    if (which == OF_LOSSES)
+        return false;
     return which != OF_LATCH || !hfi_redis_is_sharded(redis) ||
            !hfi_name_has_brace(&redis->names, name_listener->name, name_listener->name_len);
 }

@@ -126,10 +126,6 @@ void hfi_survey_responder_subscribe(struct hfi_survey_responder *answers, bool o
 
 /* ---- Announcements of others ---- */
 
-static size_t channel_of_losses(const struct hfi_redis *redis, char to[HFI_ANNOUNCE_CHANNEL_SIZE]) {
-    return (size_t)snprintf(to, HFI_ANNOUNCE_CHANNEL_SIZE, HFI_ANNOUNCE_CHANNEL "%d", redis->db);
-}
-
 static void note_announcement(struct hfi_waiter *waiter, const char *message, size_t len) {
     struct hfi_survey_responder *answers =
         HFI_CONTAINER(waiter, struct hfi_survey_responder, others);
@@ -149,7 +145,7 @@ static void hear_others(struct hfi_survey_responder *answers) {
         return;
     answers->hears =
         hfi_pubsub_join(hfi_node_learnt(answers->node)->pubsub, &answers->others, &answers->task,
-                        channel, channel_of_losses(answers->redis, channel),
+                        channel, hfi_announcements_channel(answers->redis, channel),
                         &subscribed) == HF_OK; /* without memory, the next event tries again */
 }
 
@@ -166,7 +162,7 @@ static void write_announcement(struct hfi_exchange *x, int64_t not_after_ms,
     char channel[HFI_ANNOUNCE_CHANNEL_SIZE];
     (void)not_after_ms;
     hfi_command_text(command, "PUBLISH");
-    hfi_command_bytes(command, channel, channel_of_losses(answers->redis, channel));
+    hfi_command_bytes(command, channel, hfi_announcements_channel(answers->redis, channel));
     hfi_command_bytes(command, answers->json.text, answers->json.len);
 }
 
@@ -203,6 +199,7 @@ static void answered(struct hfi_survey_responder *answers) {
     if (answers->exchange.err == HF_EPERM && !answers->warned) {
         answers->warned = true;
         hfi_log(redis->log, HF_LOG_WARN,
+                HFI_ABOUT(.code = HF_EPERM, .server = hfi_node_name(answers->node)),
                 "cannot answer a survey: this user may not publish on " HFI_TELL_CHANNEL
                 "*, so surveys show this client as silent; allow the channel");
     }

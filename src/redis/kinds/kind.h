@@ -18,6 +18,8 @@ struct hfi_acquire_answer {
     int64_t position, arrival, server_us; /* taken, and in the fair queue: see fair_queue.h */
     bool foreign; /* taken, a string lock: by an owner whose token is not of our form */
     bool tracked; /* taken: the server reports the next change of the lock */
+    /* taken, a string lock: by a token of this owner that is being released */
+    bool given_up;
     /* taken, but free: in so many ms it may be ours. A single attempt: not decided yet */
     int64_t again_ms;
 };

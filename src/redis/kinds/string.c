@@ -176,6 +176,7 @@ static void draw(struct hfi_call *call, struct hfi_string_attempt *attempt,
         .node = x->node,
         .foreign = attempt->foreign,
         .tracked = attempt->tracked,
+        .own_bits = attempt->own_bits,
     };
 }
 
@@ -365,6 +366,30 @@ static void note_ended_conns(struct hfi_call_state *state) {
     attempt->lost_conns.len = 0;
 }
 
+/* The bits of a token of this owner; 0: it is another's. */
+static uint64_t own_bits(const struct hfi_call *call, const struct hfi_reply *there) {
+    if (!hfi_string_is_ours(there) || there->len != call->owner_len + 1 + BITS_LEN ||
+        memcmp(there->str, call->owner, call->owner_len) != 0)
+        return 0;
+    return strtoull(there->str + call->owner_len + 1, NULL, 16);
+}
+
+/* This owner's earlier attempt, or the last copy of this one, has taken the lock and was given up.
+ * Its release is on another connection, and may be behind others. One that has come since this
+ * attempt was answered is not known any more; then the next attempt does not find it. */
+static bool finds_given_up(struct hfi_call *call, const struct hfi_reply *there) {
+    struct hfi_call_state *state = call->state;
+    struct hfi_string_attempt *attempt = &state->u.acquire.string;
+    uint64_t bits = there != NULL ? own_bits(call, there) : 0;
+    bool is_new = bits != attempt->own_bits;
+    if (bits == 0)
+        return false;
+    attempt->own_bits = bits;
+    return hfi_late_copies_hurry(hfi_redis_of(call->engine), call->name, call->name_len, there->str,
+                                 there->len) ||
+           is_new;
+}
+
 /* Another token is there. */
 static int taken(struct hfi_call *call, const struct hfi_reply *there,
                  struct hfi_acquire_answer *ret) {
@@ -377,6 +402,7 @@ static int taken(struct hfi_call *call, const struct hfi_reply *there,
     ret->ttl_ms = -1;
     ret->foreign = there != NULL && !hfi_string_is_ours(there);
     ret->tracked = is_tracked(x, attempt);
+    ret->given_up = finds_given_up(call, there);
     const struct hfi_reply *ttl =
         attempt->asks_ttl ? hfi_exchange_reply_of(x, x->reply_at + 1) : NULL;
     if (ttl != NULL && ttl->type == HFI_REPLY_INTEGER && ttl->integer >= 0)

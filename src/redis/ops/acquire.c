@@ -19,6 +19,7 @@
 
 #define FLOOD_AFTER 16 /* after this many futile wake-ups in a row, space attempts */
 #define FLOOD_GAP_MS 2 /* at least one, on a clock of whole milliseconds */
+#define UNDONE_MS 2    /* until what this owner has given up may be released */
 
 static void attempt(struct hfi_call *call);
 
@@ -139,6 +140,18 @@ static bool tries_once(const struct hfi_call *call) {
     return call->deadline_ms <= call->start_ms;
 }
 
+static void step_undoing(struct hfi_call *call, unsigned events) {
+    if ((events & HFI_EVENT_TIMER) != 0 && hfi_exchange_woken(&hfi_state_of(call)->exchange))
+        send_attempt(call);
+}
+
+/* Only this owner itself is in the way. */
+static void attempt_when_undone(struct hfi_call *call) {
+    struct hfi_call_state *state = hfi_state_of(call);
+    state->step = step_undoing;
+    hfi_exchange_sleep(&state->exchange, hfi_after_ms(hfi_now_ms(), UNDONE_MS));
+}
+
 static void taken(struct hfi_call *call, const struct hfi_acquire_answer *answer) {
     struct hfi_call_state *state = hfi_state_of(call);
     const struct hfi_wait_strategy *waiting = state->kind->waiting;
@@ -147,6 +160,10 @@ static void taken(struct hfi_call *call, const struct hfi_acquire_answer *answer
     bool over = waiting->on_busy != NULL && waiting->on_busy(call, answer);
     if (tries_once(call) && answer->again_ms > 0 && hfi_now_ms() < state->exchange.limit_ms) {
         send_attempt(call); /* not all dead waiters at the queue's head were swept yet */
+        return;
+    }
+    if (tries_once(call) && answer->given_up && hfi_now_ms() < state->exchange.limit_ms) {
+        attempt_when_undone(call);
         return;
     }
     if (over) {

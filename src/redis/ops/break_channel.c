@@ -207,6 +207,8 @@ void hfi_break_channel_publish(const struct hfi_redis *redis, struct hfi_command
 void hfi_break_channel_refused(struct hfi_exchange *x) {
     if (!atomic_exchange(&hfi_node_learnt(x->node)->break_channel_warned, true))
         hfi_log(x->redis->log, HF_LOG_WARN,
+                HFI_ABOUT(.code = HF_EPERM, .server = hfi_node_name(x->node), .name = x->name,
+                          .name_len = x->name_len),
                 "a lock was broken, but this user may not publish on " HFI_BREAK_CHANNEL
                 ": its holder notices late; allow the channel");
 }

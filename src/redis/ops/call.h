@@ -47,8 +47,9 @@ struct hfi_string_attempt {
     bool asks_time, asks_ttl;         /* the last copy has TIME, or PTTL, in front */
     /* the last copy has the key tracked: changes are reported to this id; 0: it has not */
     int64_t track_target;
-    bool foreign; /* the token there is not of our form */
-    bool tracked; /* and the server reports its change */
+    bool foreign;      /* the token there is not of our form */
+    bool tracked;      /* and the server reports its change */
+    uint64_t own_bits; /* of a token of this owner that was there; 0: none was */
 };
 
 /* The state of a call, in call->state. */
@@ -166,7 +167,7 @@ void hfi_call_cancel(struct hfi_call *call, int err);
 /* ---- yield_to_waiters.c: remote waiters go first ---- */
 
 /* A release was delivered to so many subscribers, ourselves among them if we subscribe. */
-enum hfi_others hfi_yield_quota(struct hfi_call *call, int subscribers);
+enum hfi_others hfi_yield_quota(struct hfi_call *call, int notified);
 /* An acquire begins. True: it sleeps first, so that remote waiters can attempt. */
 bool hfi_yield_begin(struct hfi_call *call);
 /* A release message came. True: it is for another waiter, and the call sleeps on. */

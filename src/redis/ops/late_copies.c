@@ -7,6 +7,9 @@
  * copy can bring it back from then on. A token is never used again, so an additional release does
  * no harm.
  *
+ * If an attempt of the same owner finds such a token, it is released at once: nobody else is in the
+ * way.
+ *
  * If the server ends the connections of the lost copies (lost_conns.c), the release behind that is
  * the last, and need not wait.
  *
@@ -21,6 +24,8 @@
 #include "redis/kinds/string.h"
 #include "redis/ops/call.h"
 
+#include <string.h>
+
 #define AGAIN_MS 500 /* after a release that failed */
 
 struct entry {
@@ -30,6 +35,7 @@ struct entry {
     int64_t end_ms;                   /* by then its lease has ended */
     struct hfi_lost_conns lost_conns; /* none: unknown */
     bool conns_ended;
+    bool hurried; /* its token was found, and it was released before its time */
     size_t name_len, token_len;
     char bytes[]; /* the name, and the token */
 };
@@ -46,7 +52,7 @@ struct hfi_late_copies {
     bool ends_conns;       /* the last command asks for that */
     bool stopped;
 
-    pthread_mutex_t mtx; /* guards the list, and `closed` */
+    pthread_mutex_t mtx; /* guards the list, `closed`, and changes of `running` */
     struct hfi_link entries;
     bool closed;
 };
@@ -67,10 +73,16 @@ static void drop(struct hfi_late_copies *late_copies, struct entry *entry) {
     hfi_free(late_copies->mem, entry);
 }
 
-static void put_back(struct hfi_late_copies *late_copies, struct entry *entry) {
+/* The running one, which is looked at again, or not. */
+static void end_running(struct hfi_late_copies *late_copies, bool again) {
+    struct entry *entry = late_copies->running;
     pthread_mutex_lock(&late_copies->mtx);
-    hfi_list_push_back(&late_copies->entries, &entry->link);
+    late_copies->running = NULL;
+    if (again)
+        hfi_list_push_back(&late_copies->entries, &entry->link);
     pthread_mutex_unlock(&late_copies->mtx);
+    if (!again)
+        drop(late_copies, entry);
 }
 
 static void release(struct hfi_late_copies *late_copies);
@@ -88,13 +100,9 @@ static void released(struct hfi_late_copies *late_copies) {
                     (x->err == HF_OK && hfi_string_read_release(x, &answer) == HF_OK);
     bool last = answered && (entry->conns_ended || x->sent_ms >= entry->until_ms);
     hfi_exchange_end(x);
-    late_copies->running = NULL;
     int64_t now_ms = hfi_now_ms();
     entry->at_ms = answered ? entry->until_ms : now_ms + AGAIN_MS;
-    if (last || now_ms >= entry->end_ms)
-        drop(late_copies, entry);
-    else
-        put_back(late_copies, entry);
+    end_running(late_copies, !last && now_ms < entry->end_ms);
     run_next(late_copies);
 }
 
@@ -167,8 +175,8 @@ static void asked_for_ends(struct hfi_late_copies *late_copies) {
     release(late_copies);
 }
 
-static void begin_entry(struct hfi_late_copies *late_copies, struct entry *entry) {
-    late_copies->running = entry;
+static void begin_running(struct hfi_late_copies *late_copies) {
+    const struct entry *entry = late_copies->running;
     if (entry->lost_conns.len == 0 || entry->conns_ended) {
         release(late_copies);
         return;
@@ -197,11 +205,13 @@ static void run_next(struct hfi_late_copies *late_copies) {
     struct entry *entry = first_locked(late_copies);
     bool due = entry != NULL && hfi_now_ms() >= entry->at_ms;
     int64_t at_ms = entry != NULL ? entry->at_ms : HFI_NEVER;
-    if (due)
+    if (due) {
         hfi_list_remove(&entry->link);
+        late_copies->running = entry;
+    }
     pthread_mutex_unlock(&late_copies->mtx);
     if (due)
-        begin_entry(late_copies, entry);
+        begin_running(late_copies);
     else if (at_ms != HFI_NEVER)
         hfi_alarm_set(late_copies->task.exec, &late_copies->alarm, at_ms);
 }
@@ -250,6 +260,46 @@ void hfi_late_copies_add(struct hfi_redis *redis, const char *name, size_t name_
         hfi_task_post(&late_copies->task, HFI_EVENT_MESSAGE);
 }
 
+static bool is_about(const struct entry *entry, const char *name, size_t name_len,
+                     const char *token, size_t token_len) {
+    return entry->name_len == name_len && entry->token_len == token_len &&
+           memcmp(entry->bytes, name, name_len) == 0 &&
+           memcmp(entry->bytes + name_len, token, token_len) == 0;
+}
+
+/* One that is due stays so: its turn comes. */
+static bool hurry_locked(struct entry *entry) {
+    int64_t now_ms = hfi_now_ms();
+    if (entry->at_ms <= now_ms)
+        return true;
+    bool in_vain = entry->hurried;
+    entry->hurried = true;
+    if (!in_vain)
+        entry->at_ms = now_ms;
+    return !in_vain;
+}
+
+bool hfi_late_copies_hurry(struct hfi_redis *redis, const char *name, size_t name_len,
+                           const char *token, size_t token_len) {
+    struct hfi_late_copies *late_copies = redis->late_copies;
+    bool comes = false;
+    pthread_mutex_lock(&late_copies->mtx);
+    const struct entry *running = late_copies->running;
+    if (running != NULL && is_about(running, name, name_len, token, token_len))
+        comes = true;
+    for (struct hfi_link *link = late_copies->entries.next; !comes && link != &late_copies->entries;
+         link = link->next) {
+        struct entry *entry = HFI_CONTAINER(link, struct entry, link);
+        if (is_about(entry, name, name_len, token, token_len))
+            comes = hurry_locked(entry);
+    }
+    bool closed = late_copies->closed;
+    pthread_mutex_unlock(&late_copies->mtx);
+    if (comes && !closed)
+        hfi_task_post(&late_copies->task, HFI_EVENT_MESSAGE);
+    return comes;
+}
+
 /* ---- Life ---- */
 
 static void destroy(struct hfi_task *task) {
@@ -283,8 +333,7 @@ void hfi_late_copies_stop(struct hfi_late_copies *late_copies) {
     if (late_copies->running == NULL)
         return;
     hfi_exchange_end(&late_copies->exchange);
-    drop(late_copies, late_copies->running);
-    late_copies->running = NULL;
+    end_running(late_copies, false);
 }
 
 void hfi_late_copies_free(struct hfi_late_copies *late_copies) {

@@ -262,6 +262,7 @@ static void write_renew_script(struct hfi_exchange *x, int64_t not_after_ms,
                                struct hfi_command *command) {
     struct renew_script *renew_script = HFI_CONTAINER(x, struct renew_script, exchange);
     const struct hfi_renewal_item *items[HFI_RENEWAL_MAX];
+    assert(renew_script->len > 0);
     for (size_t i = 0; i < renew_script->len; i++)
         items[i] = item_of(renew_script, i);
     if (is_native(renew_script))

@@ -40,19 +40,18 @@ static void answered(struct hfi_call *call) {
     }
     const struct hfi_reply *reply = hfi_answer_of(call);
     int64_t answer = reply->elements == 3 ? reply->element[0]->integer : INT64_MIN;
-    if (answer == 1 && reply->element[1]->integer < call->lease_ms) {
+    bool is_set = answer == 1 && reply->element[1]->integer >= call->lease_ms;
+    if (!is_set && answer != 0 && answer != -1) {
         hfi_call_fail_proto(call);
-    } else if (answer == 1 && !hfi_acks_suffice(x)) {
+    } else if (is_set && !hfi_acks_suffice(x)) {
         hfi_call_finish(call, hfi_acks_fail(x, &call->error));
-    } else if (answer == 1) {
+    } else if (is_set) {
         lease_is_set(call, reply->element[1]->integer);
-    } else if (answer == 0 || answer == -1) {
+    } else {
         call->gone = true;
         hfi_call_fail(call, HF_ELOST,
                       answer == 0 ? "the hold was gone from the server when it was extended"
                                   : "the lock's name is now used for something else");
-    } else {
-        hfi_call_fail_proto(call);
     }
 }
 

@@ -21,6 +21,7 @@
 #include "redis/pubsub/pubsub_impl.h"
 
 #include "base/clock.h"
+#include "base/error.h"
 #include "net/driver/keeper.h"
 #include "net/resp/wire/command.h"
 #include "redis/exchange/exchange.h"
@@ -253,6 +254,17 @@ static const char *refused_locked(struct hfi_pubsub *pubsub, const struct hfi_re
     return refusal_text_locked(pubsub, channel);
 }
 
+static void log_refusal(const struct hfi_pubsub *pubsub, const char *refusal,
+                        const struct hfi_reply *reply) {
+    enum hfi_remedy ignored;
+    hf_error error;
+    hfi_error_clear(&error);
+    int code = hfi_error_of_reply(reply, &error, &ignored);
+    hfi_log(pubsub->log, HF_LOG_WARN,
+            HFI_ABOUT(.code = code, .server = hfi_conn_target(pubsub->conn)->node), "%s: %.*s",
+            refusal, (int)(reply->len < 128 ? reply->len : 128), reply->str);
+}
+
 static void confirmed_locked(struct hfi_channel *channel) {
     hfi_list_remove(&channel->asked);
     channel->state = CHANNEL_SUBSCRIBED;
@@ -293,8 +305,7 @@ bool hfi_pubsub_push(struct hfi_pubsub *pubsub, const struct hfi_reply *reply) {
         moved = handle_message_locked(channel, reply);
     pthread_mutex_unlock(&pubsub->mtx);
     if (refusal != NULL)
-        hfi_log(pubsub->log, HF_LOG_WARN, "%s: %.*s", refusal,
-                (int)(reply->len < 128 ? reply->len : 128), reply->str);
+        log_refusal(pubsub, refusal, reply);
     return moved;
 }
 

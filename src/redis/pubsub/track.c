@@ -71,7 +71,7 @@ static void refuse(struct hfi_tracker *tracker, const struct hfi_reply *reply) {
     bool final = strncmp(reply->str, "NOPERM", 6) == 0 || strncmp(reply->str, "ERR", 3) == 0;
     if (!final || atomic_exchange(&tracker->refused, true))
         return;
-    hfi_log(tracker->redis->log, HF_LOG_DEBUG,
+    hfi_log(tracker->redis->log, HF_LOG_DEBUG, HFI_ABOUT(.server = hfi_node_name(tracker->node)),
             "%s: the server does not report changes of locks, so deleted ones are noticed late: "
             "%.*s",
             hfi_node_name(tracker->node), (int)(reply->len < 128 ? reply->len : 128), reply->str);

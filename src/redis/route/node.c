@@ -123,7 +123,7 @@ static int prepare_tls(struct hfi_node *node, const struct hfi_node_config *conf
         return err;
     node->host.tls = node->tls;
     if (url->tls_verify == HFI_VERIFY_NONE)
-        hfi_log(config->log, HF_LOG_WARN,
+        hfi_log(config->log, HF_LOG_WARN, HFI_ABOUT(.server = node->name),
                 "%s: TLS without verification: anyone may pose as the server", node->name);
     return HF_OK;
 }

@@ -69,6 +69,8 @@ bool hfi_fair_waiter_do_without(struct hfi_call *call) {
         return false;
     if (!atomic_exchange(&hfi_node_learnt(state->exchange.node)->no_unheard, true))
         hfi_log(redis->log, HF_LOG_WARN,
+                HFI_ABOUT(.code = HF_EPERM, .server = hfi_node_name(state->exchange.node),
+                          .name = call->name, .name_len = call->name_len),
                 "this user may not use a key of a fair lock, perhaps the one that records "
                 "unheard notifications; without it, each dead Java client delays the queue; "
                 "allow it");

@@ -5,6 +5,13 @@
  * It is read behind a sync. A server may be behind its leader, and a change that is decided on an old
  * number would be none: a count-down that finds an old latch open.
  *
+ * A node that is deleted and made anew begins with version 0. By that version alone, a late change
+ * would write the number of the older node into the newer one. So there are generation nodes: a
+ * transaction that makes a counter also writes its generation node; a transaction that changes one
+ * checks that this node is as it was read, before the counter. All names share sixteen of them,
+ * which are never deleted. Without the right to use them, changes are made without the check.
+ * Curator and holdfast 0.2 do not write them.
+ *
  * Called by src/core through the engine's tables, on the thread of the call's executor. Nothing on
  * the server tells which client changed a number. So after a lost reply the number is read behind a
  * sync. If it is unchanged, the change was not made and never will be: the leader refuses requests
@@ -30,6 +37,12 @@ static size_t write_path(const struct hfi_zk_call *c, char to[HFI_ZK_PATH_MAX]) 
     return len + strlen(beneath);
 }
 
+static void write_generation_path(const struct hfi_zk_call *c, char to[HFI_ZK_PATH_MAX]) {
+    char path[HFI_ZK_PATH_MAX];
+    size_t len = write_path(c, path);
+    hfi_zk_generation_path(&c->zk->names, path, len, to);
+}
+
 static void read_counter(struct hfi_zk_call *c);
 
 /* ---- Requests ---- */
@@ -44,8 +57,10 @@ static bool is_one_attempt(const struct hfi_zk_call *c) {
 
 static void write_read(struct hfi_zk_call *c, struct hfi_zk_out *out) {
     char path[HFI_ZK_PATH_MAX];
-    write_path(c, path);
+    write_generation_path(c, path);
     hfi_zk_put_sync(out, 0, path);
+    hfi_zk_put_get_data(out, 0, path, false);
+    write_path(c, path);
     hfi_zk_put_get_data(out, 0, path, takes(c) && !is_one_attempt(c));
 }
 
@@ -62,6 +77,20 @@ static void write_verify(struct hfi_zk_call *c, struct hfi_zk_out *out) {
     hfi_zk_put_get_data(out, 0, path, false);
 }
 
+static bool makes(const struct hfi_zk_call *c) {
+    return c->u.counter.change.what == HFI_ZK_STORE && !c->u.counter.found.there;
+}
+
+/* The first operation of a change, unless it is unguarded. */
+static void write_guard(const struct hfi_zk_call *c, struct hfi_zk_out *out) {
+    char path[HFI_ZK_PATH_MAX];
+    write_generation_path(c, path);
+    if (makes(c))
+        hfi_zk_multi_set_data(out, path, NULL, 0, HFI_ZK_ANY_VERSION);
+    else
+        hfi_zk_multi_check(out, path, c->u.counter.generation);
+}
+
 static void write_change(struct hfi_zk_call *c, struct hfi_zk_out *out) {
     const struct hfi_zk_change *change = &c->u.counter.change;
     const struct hfi_zk_count *found = &c->u.counter.found;
@@ -70,12 +99,22 @@ static void write_change(struct hfi_zk_call *c, struct hfi_zk_out *out) {
     for (size_t i = 0; i < HFI_ZK_NUMBER_LEN; i++)
         data[i] = (unsigned char)((uint32_t)change->number >> (24 - 8 * i));
     write_path(c, path);
+    hfi_zk_multi_begin(out, 0);
+    if (!c->u.counter.unguarded)
+        write_guard(c, out);
     if (change->what == HFI_ZK_REMOVE)
-        hfi_zk_put_delete(out, 0, path, found->stat.version);
+        hfi_zk_multi_delete(out, path, found->stat.version);
     else if (found->there)
-        hfi_zk_put_set_data(out, 0, path, data, sizeof data, found->stat.version);
+        hfi_zk_multi_set_data(out, path, data, sizeof data, found->stat.version);
     else
-        hfi_zk_put_create(out, 0, path, data, sizeof data, HFI_ZK_PERSISTENT, c->zk->acl);
+        hfi_zk_multi_create(out, path, data, sizeof data, HFI_ZK_PERSISTENT, c->zk->acl);
+    hfi_zk_multi_end(out);
+}
+
+static void write_generation(struct hfi_zk_call *c, struct hfi_zk_out *out) {
+    char path[HFI_ZK_PATH_MAX];
+    write_generation_path(c, path);
+    hfi_zk_put_create(out, 0, path, NULL, 0, HFI_ZK_PERSISTENT, c->zk->acl);
 }
 
 /* ---- Reading ---- */
@@ -107,19 +146,50 @@ static bool is_same(const struct hfi_zk_count *a, const struct hfi_zk_count *b) 
 
 /* ---- Changing ---- */
 
+/* Another client was faster, or the counter is of another generation. */
+static bool is_outdated(int32_t err) {
+    return err == HFI_ZK_NO_NODE || err == HFI_ZK_NODE_EXISTS || err == HFI_ZK_BAD_VERSION;
+}
+
 static void changed(struct hfi_zk_call *c) {
-    int32_t err = c->answers[0].err;
-    bool makes = c->u.counter.change.what == HFI_ZK_STORE && !c->u.counter.found.there;
-    if (err == HFI_ZK_OK) {
+    struct hfi_zk_results results;
+    if (c->answers[0].err != HFI_ZK_OK) {
+        hfi_zk_call_refused(c, c->answers[0].err);
+    } else if (hfi_zk_get_results(&c->answers[0].body, &results) != HF_OK) {
+        hfi_zk_call_fail_proto(c);
+    } else if (results.err == HFI_ZK_OK) {
         c->call->value = c->u.counter.change.value;
         hfi_zk_call_finish(c, HF_OK);
-    } else if (err == HFI_ZK_NO_NODE && makes) {
+    } else if (results.err == HFI_ZK_NO_AUTH && results.failed_index == 0 &&
+               !c->u.counter.unguarded) {
+        c->u.counter.unguarded = true;
+        read_counter(c);
+    } else if (results.err == HFI_ZK_NO_NODE && makes(c) &&
+               results.failed_index == !c->u.counter.unguarded) {
         hfi_zk_make_parents(c, counter_of(c)->beneath != NULL ? "" : NULL, read_counter);
-    } else if (err == HFI_ZK_NO_NODE || err == HFI_ZK_NODE_EXISTS || err == HFI_ZK_BAD_VERSION) {
-        read_counter(c); /* another client was faster */
+    } else if (is_outdated(results.err)) {
+        read_counter(c);
+    } else {
+        hfi_zk_call_refused(c, results.err);
+    }
+}
+
+static void made_generation(struct hfi_zk_call *c) {
+    int32_t err = c->answers[0].err;
+    if (err == HFI_ZK_NO_NODE) {
+        hfi_zk_chroot_missing(c);
+    } else if (err == HFI_ZK_OK || err == HFI_ZK_NODE_EXISTS || err == HFI_ZK_NO_AUTH) {
+        c->u.counter.unguarded = err == HFI_ZK_NO_AUTH;
+        read_counter(c);
     } else {
         hfi_zk_call_refused(c, err);
     }
+}
+
+static void make_generation(struct hfi_zk_call *c) {
+    static const struct hfi_zk_step step = {
+        .frames = 1, .tolerant = true, .write = write_generation, .answered = made_generation};
+    hfi_zk_ask_for(c, &step);
 }
 
 static void decide(struct hfi_zk_call *c);
@@ -149,6 +219,10 @@ static void change(struct hfi_zk_call *c) {
     static const struct hfi_zk_step step = {
         .frames = 1, .commits = 1, .write = write_change, .answered = changed, .lost = verify};
     c->number = 0;
+    if (!c->u.counter.has_generation && !c->u.counter.unguarded) {
+        make_generation(c);
+        return;
+    }
     c->in_doubt = true;
     hfi_zk_ask_for(c, &step);
 }
@@ -219,9 +293,33 @@ static void decide(struct hfi_zk_call *c) {
     }
 }
 
+/* False: the call is over. */
+static bool read_generation(struct hfi_zk_call *c) {
+    struct hfi_zk_answer *answer = &c->answers[1];
+    struct hfi_zk_text data;
+    struct hfi_zk_stat stat;
+    c->u.counter.has_generation = answer->err == HFI_ZK_OK;
+    if (answer->err == HFI_ZK_NO_AUTH)
+        c->u.counter.unguarded = true;
+    else if (answer->err == HFI_ZK_OK && hfi_zk_get_data(&answer->body, &data, &stat) == HF_OK)
+        c->u.counter.generation = stat.version;
+    else if (answer->err != HFI_ZK_NO_NODE) {
+        hfi_zk_call_fail_proto(c);
+        return false;
+    }
+    return true;
+}
+
 static void got_counter(struct hfi_zk_call *c) {
     struct hfi_zk_count *found = &c->u.counter.found;
-    if (hfi_zk_read_count(&c->answers[1], found) != HF_OK) {
+    int32_t err = c->answers[2].err;
+    if (err != HFI_ZK_OK && err != HFI_ZK_NO_NODE) {
+        hfi_zk_call_refused(c, err);
+        return;
+    }
+    if (!read_generation(c))
+        return;
+    if (hfi_zk_read_count(&c->answers[2], found) != HF_OK) {
         hfi_zk_call_fail_proto(c);
         return;
     }
@@ -244,7 +342,7 @@ static int watch(struct hfi_zk_call *c) {
 
 static void read_counter(struct hfi_zk_call *c) {
     static const struct hfi_zk_step step = {
-        .frames = 2, .write = write_read, .answered = got_counter};
+        .frames = 3, .tolerant = true, .write = write_read, .answered = got_counter};
     int cancelled = c->u.counter.cancelled;
     c->number = 0;
     c->in_doubt = false;

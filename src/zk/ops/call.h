@@ -122,6 +122,8 @@ struct hfi_zk_call {
             bool takes, was_read;
             int cancelled; /* the cancel's error; 0: not cancelled */
             struct hfi_zk_count first, found;
+            bool has_generation, unguarded; /* the generation node: exists; may not be used */
+            int32_t generation;             /* its version */
             struct hfi_zk_change change;
         } counter;
         struct {

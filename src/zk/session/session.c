@@ -463,9 +463,10 @@ int hfi_zk_session_answer(struct hfi_zk_session *session, const struct hfi_zk_as
     }
     const struct hfi_zk_message *message = req->reply;
     *body = hfi_zk_in(message->bytes, message->len);
+    /* A server that still has requests of an earlier connection of this session may skip replies. */
     if (hfi_zk_get_header(body, header) != HF_OK || header->xid != ask->xid) {
         hfi_zk_session_invalidate(session);
-        return hfi_fail(error, HF_EPROTO, "ZooKeeper's reply does not match the request");
+        return hfi_fail(error, HF_EUNREACH, "ZooKeeper's reply does not match the request");
     }
     enum hfi_zk_remedy remedy = HFI_ZK_REMEDY_NONE;
     int32_t said = verdict(ask->multi, header->err, *body);

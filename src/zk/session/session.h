@@ -81,8 +81,8 @@ int hfi_zk_session_submit(struct hfi_zk_session *session, struct hfi_zk_out *out
 
 /* The reply to a complete request. HF_OK: header->err is the server's error code and `body` the
  * rest, valid until the ask is dropped. HF_EUNREACH: there is no reply, and the request may or may
- * not have been carried out. HF_ECLOSED. HF_EPROTO: the reply is malformed, and the connection is
- * dropped. */
+ * not have been carried out; also if the reply is to another request, and then the connection is
+ * dropped. HF_ECLOSED. */
 int hfi_zk_session_answer(struct hfi_zk_session *session, const struct hfi_zk_ask *ask,
                           struct hfi_zk_header *header, struct hfi_zk_in *body, hf_error *error);
 

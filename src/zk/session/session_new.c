@@ -102,8 +102,8 @@ static int describe_us(struct hfi_zk_session *session, const struct hfi_url *url
         return hfi_fail(error, HF_ENOMEM, "out of memory");
     snprintf(session->secret, size, "%s:%s", url->user, password);
     if (!url->tls)
-        hfi_log(session->log, HF_LOG_WARN, "%s: the password is sent unencrypted; use zks://",
-                session->node);
+        hfi_log(session->log, HF_LOG_WARN, HFI_ABOUT(.server = session->node),
+                "%s: the password is sent unencrypted; use zks://", session->node);
     return HF_OK;
 }
 
@@ -149,7 +149,7 @@ int hfi_zk_session_new(const struct hfi_engine_config *config,
         return err;
     }
     if (config->url->tls && config->url->tls_verify == HFI_VERIFY_NONE)
-        hfi_log(session->log, HF_LOG_WARN,
+        hfi_log(session->log, HF_LOG_WARN, HFI_ABOUT(.server = session->node),
                 "%s: TLS without verification: anyone may pose as the server", session->node);
     *ret = session;
     return HF_OK;

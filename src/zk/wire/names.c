@@ -144,6 +144,19 @@ size_t hfi_zk_path(const struct hfi_zk_names *names, const char *name, size_t le
     return end;
 }
 
+size_t hfi_zk_generation_path(const struct hfi_zk_names *names, const char *path, size_t len,
+                              char *to) {
+    uint32_t hash = 2166136261u; /* FNV-1a */
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ (unsigned char)path[i]) * 16777619u;
+    hash ^= hash >> 16;
+    hash ^= hash >> 8;
+    size_t at = strlen(names->chroot);
+    memcpy(to, names->chroot, at);
+    return at + (size_t)snprintf(to + at, HFI_ZK_GENERATION_TEXT, "/.holdfast-%x",
+                                 (unsigned)((hash ^ hash >> 4) & 15));
+}
+
 size_t hfi_zk_parent_len(const char *path, size_t len) {
     while (len > 0 && path[len - 1] != '/')
         len--;

@@ -24,6 +24,14 @@ int hfi_zk_check_chroot(const char *chroot, hf_error *error);
  * length; writes nothing if `to` is NULL. */
 size_t hfi_zk_path(const struct hfi_zk_names *names, const char *name, size_t len, char *to);
 
+/* Room for what follows the chroot in the path of a generation node, and a zero byte. */
+#define HFI_ZK_GENERATION_TEXT 16
+
+/* The path of the generation node of a counter at `path`: one of sixteen beneath the chroot,
+ * ".holdfast-0" to ".holdfast-f". All clients must agree which (counter.c). Returns its length. */
+size_t hfi_zk_generation_path(const struct hfi_zk_names *names, const char *path, size_t len,
+                              char *to);
+
 /* Length of the parent's path; 0: the path is the root, or right beneath it. */
 size_t hfi_zk_parent_len(const char *path, size_t len);
 

@@ -4,6 +4,8 @@
  * net/resp calls this on the thread that drives a connection. Stateless: the scan is the caller's.
  * What a server sends is not trusted: each length is checked before it is used, and nothing that
  * is announced is allocated. Numbers are spelled as RESP wants them, or the message is invalid.
+ *
+ * Nearly all replies are a number, nil or a few numbers. Those are made in one pass, without a scan.
  */
 #include "net/resp/wire/reply.h"
 
@@ -12,24 +14,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* False: not a number, or too large. */
-static bool read_number(const char *text, size_t len, int64_t *ret_number) {
+#define SHORT_MAX 8   /* numbers of an array that is made without a scan */
+#define MAX_DIGITS 19 /* of an int64_t; as many never overflow a uint64_t */
+
+/* How many of the first bytes belong to a number; 0: there is none, or it is too large, or spelled
+ * otherwise. */
+static size_t read_number(const char *text, size_t len, int64_t *ret_number) {
     bool negative = len > 0 && text[0] == '-';
-    const char *digits = text + negative;
-    size_t count = len - negative;
-    uint64_t limit = (uint64_t)INT64_MAX + negative, number = 0;
-    if (count == 0 || count > 19 || (digits[0] == '0' && (negative || count > 1)))
-        return false;
-    for (size_t i = 0; i < count; i++) {
-        if (digits[i] < '0' || digits[i] > '9')
-            return false;
-        uint64_t digit = (uint64_t)(digits[i] - '0');
-        if (number > (limit - digit) / 10)
-            return false;
+    size_t first = negative, at = first;
+    size_t end = len - first < MAX_DIGITS ? len : first + MAX_DIGITS;
+    uint64_t number = 0;
+    for (unsigned digit; at < end && (digit = (unsigned)(text[at] - '0')) <= 9; at++)
         number = number * 10 + digit;
-    }
+    if (at == first || (text[first] == '0' && (negative || at - first > 1)) ||
+        number > (uint64_t)INT64_MAX + negative)
+        return 0;
     *ret_number = negative ? (int64_t)(0 - number) : (int64_t)number;
-    return true;
+    return at;
 }
 
 /* ---- Finding the end ---- */
@@ -99,10 +100,11 @@ static enum hfi_scanned scan_array(struct hfi_reply_scan *scan, int64_t wanted, 
 /* The next part, up to the elements of an array. WHOLE: there was one. */
 static enum hfi_scanned scan_part(struct hfi_reply_scan *scan, const char *bytes, size_t len,
                                   bool *ret_opens) {
+    static const char marks[] = {'+', '-', ':', '$', '*'};
     char mark = bytes[scan->pos];
     size_t line_len = 0;
     int64_t number = 0;
-    if (memchr("+-:$*", mark, 5) == NULL) {
+    if (memchr(marks, mark, sizeof marks) == NULL) {
         scan->mark = mark;
         return invalid(scan, "an unknown kind of reply");
     }
@@ -111,7 +113,8 @@ static enum hfi_scanned scan_part(struct hfi_reply_scan *scan, const char *bytes
         return scanned;
     size_t at = scan->pos + 1 + line_len + 2;
     bool is_text = mark == '+' || mark == '-';
-    if (!is_text && !read_number(bytes + scan->pos + 1, line_len, &number))
+    if (!is_text &&
+        (line_len == 0 || read_number(bytes + scan->pos + 1, line_len, &number) != line_len))
         return invalid(scan, "not a number");
     if (is_text)
         scan->text += line_len + 1;
@@ -201,5 +204,64 @@ struct hfi_reply *hfi_reply_make(const struct hfi_reply_scan *scan, const char *
                           .end = bytes + scan->pos};
     struct hfi_reply *reply = make_part(&maker);
     assert(maker.at == bytes + scan->pos);
+    return reply;
+}
+
+/* ---- Short messages ---- */
+
+/* The line `mark`, number, CRLF at *at, which moves behind it. False: there is something else. */
+static bool take_line(const char *bytes, size_t len, char mark, size_t *at, int64_t *ret_number) {
+    size_t pos = *at;
+    if (pos >= len || bytes[pos] != mark)
+        return false;
+    size_t used = read_number(bytes + pos + 1, len - pos - 1, ret_number);
+    pos += 1 + used;
+    if (used == 0 || len - pos < 2 || bytes[pos] != '\r' || bytes[pos + 1] != '\n')
+        return false;
+    *at = pos + 2;
+    return true;
+}
+
+static struct hfi_reply *make_one(enum hfi_reply_type type, int64_t number) {
+    struct hfi_reply *reply = malloc(sizeof *reply);
+    if (reply != NULL)
+        *reply = (struct hfi_reply){.type = type, .integer = number};
+    return reply;
+}
+
+static struct hfi_reply *make_numbers(const int64_t *numbers, size_t count) {
+    size_t nodes_size = (1 + count) * sizeof(struct hfi_reply);
+    char *memory = malloc(nodes_size + count * sizeof(struct hfi_reply *));
+    if (memory == NULL)
+        return NULL;
+    struct hfi_reply *reply = (struct hfi_reply *)(void *)memory;
+    *reply = (struct hfi_reply){.type = HFI_REPLY_ARRAY,
+                                .elements = count,
+                                .element = (struct hfi_reply **)(void *)(memory + nodes_size)};
+    for (size_t i = 0; i < count; i++) {
+        reply[1 + i] = (struct hfi_reply){.type = HFI_REPLY_INTEGER, .integer = numbers[i]};
+        reply->element[i] = reply + 1 + i;
+    }
+    return reply;
+}
+
+struct hfi_reply *hfi_reply_make_short(const char *bytes, size_t len, size_t *ret_len) {
+    int64_t number, numbers[SHORT_MAX];
+    size_t at = 0;
+    *ret_len = 0;
+    struct hfi_reply *reply = NULL;
+    if (take_line(bytes, len, ':', &at, &number)) {
+        reply = make_one(HFI_REPLY_INTEGER, number);
+    } else if (take_line(bytes, len, '$', &at, &number)) {
+        if (number == -1)
+            reply = make_one(HFI_REPLY_NIL, 0);
+    } else if (take_line(bytes, len, '*', &at, &number) && number > 0 && number <= SHORT_MAX) {
+        for (int64_t i = 0; i < number; i++)
+            if (!take_line(bytes, len, ':', &at, &numbers[i]))
+                return NULL;
+        reply = make_numbers(numbers, (size_t)number);
+    }
+    if (reply != NULL)
+        *ret_len = at;
     return reply;
 }

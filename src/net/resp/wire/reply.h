@@ -57,4 +57,8 @@ enum hfi_scanned hfi_reply_scan(struct hfi_reply_scan *scan, const char *bytes, 
 /* Makes the message that was scanned. Freed by free(). NULL: out of memory. */
 struct hfi_reply *hfi_reply_make(const struct hfi_reply_scan *scan, const char *bytes);
 
+/* The same, without a scan, if the first message is whole and a number, nil or a few numbers. NULL:
+ * it is not, or there is no memory; a scan tells. */
+struct hfi_reply *hfi_reply_make_short(const char *bytes, size_t len, size_t *ret_len);
+
 #endif

@@ -145,8 +145,8 @@ static bool is_hopeless(struct hfi_cluster *route) {
 
 void hfi_cluster_report_failure(struct hfi_cluster *route, const hf_error *error) {
     bool hopeless = is_hopeless(route);
-    hfi_log(route->log, route->failure_logged || hopeless ? HF_LOG_DEBUG : HF_LOG_WARN, "%s",
-            error->text);
+    hfi_log(route->log, route->failure_logged || hopeless ? HF_LOG_DEBUG : HF_LOG_WARN,
+            HFI_ABOUT(.code = error->code, .server = error->node), "%s", error->text);
     route->failure_logged = true;
     pthread_mutex_lock(&route->mtx);
     hfi_wants_are_hopeless(&route->wants, hopeless);

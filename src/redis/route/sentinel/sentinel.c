@@ -131,8 +131,8 @@ void hfi_sentinel_report_failure(struct hfi_sentinel *route, int err, const hf_e
     if (atomic_load(&route->primary) != NULL)
         return; /* there are no wants */
     bool hopeless = is_hopeless(route);
-    hfi_log(route->log, route->failure_logged || hopeless ? HF_LOG_DEBUG : HF_LOG_WARN, "%s",
-            error->text);
+    hfi_log(route->log, route->failure_logged || hopeless ? HF_LOG_DEBUG : HF_LOG_WARN,
+            HFI_ABOUT(.code = err, .server = error->node), "%s", error->text);
     route->failure_logged = true;
     pthread_mutex_lock(&route->mtx);
     hfi_wants_are_hopeless(&route->wants, hopeless);

@@ -185,7 +185,7 @@ static void end_in_vain(struct hfi_sentinel *route) {
     hfi_sentinel_report_failure(route, error.code, &error);
     report_unconfirmed(route);
     if (have_begun_anew(route)) {
-        hfi_log(route->log, HF_LOG_WARN,
+        hfi_log(route->log, HF_LOG_WARN, NULL,
                 "the sentinels' epochs started over: they are trusted again");
         route->epoch = -1;
         route->anew_since_ms = 0;

@@ -62,7 +62,7 @@ static void on_announcement(struct hfi_sentinel *route, const char *channel, con
     long port = ours ? strtol(args[host + 1], NULL, 10) : 0;
     if (port <= 0 || port > UINT16_MAX || !hfi_is_host(args[host], strlen(args[host])))
         return;
-    hfi_log(route->log, HF_LOG_INFO, "a sentinel says that %s is at %s:%ld", name, args[host],
+    hfi_log(route->log, HF_LOG_INFO, NULL, "a sentinel says that %s is at %s:%ld", name, args[host],
             port);
     hfi_sentinel_hint(route, args[host], (uint16_t)port);
 }
