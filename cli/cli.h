@@ -278,8 +278,8 @@ int connection_resolve(struct connection *connection);
  * contain a password anywhere. */
 void connection_name_server(const struct connection *connection);
 
-/* Opens the client. `options` may be preset; credentials, TLS and timeouts are filled in, and `log`
- * if it is NULL. Returns 0 or an exit status. */
+/* Opens the client. `options` may be preset; credentials, TLS and timeouts are filled in, and a
+ * log function if `log` is NULL. Returns 0 or an exit status. */
 int connection_open(struct connection *connection, hf_options *options, hf_client **ret_client);
 void connection_free(struct connection *connection);
 
@@ -306,7 +306,7 @@ void notice_default_server(void);
 /* ---- warning.c: warnings of the library ------------------------------------------------------ */
 
 void warning_begin(void); /* when the client is opened */
-void warning_take(const char *text);
+void warning_take(const struct subject *subject, const char *text);
 /* For a loop that is about to sleep for `limit_ms` (-1: no limit): prints due warnings, and returns
  * for how long it may sleep. */
 int warning_print_due(int limit_ms);

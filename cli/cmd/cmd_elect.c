@@ -317,14 +317,14 @@ const struct command command_elect = {
         "      --once                  lead once, and exit with the command's status\n"
         "      --backoff DUR           pause after a command that ended within 10 s (1s); doubled\n"
         "                              each time in a row, up to a minute\n"
-        "      --on-start-leading STRING        run STRING with the shell, beside COMMAND, when leading\n"
-        "      --on-stop-leading STRING        the same when no longer leading, before it waits again\n"
+        "      --on-start-leading STRING  run STRING with the shell, beside COMMAND, when leading\n"
+        "      --on-stop-leading STRING   the same when no longer leading, before it waits again\n"
         "Which lock, and how the command runs, as for 'run':\n"
         "  -x, -e, --exclusive, -s, --shared, -W, --write, --fair, --fenced, --spin, --string\n"
         "  -N, --slots, -m, --multi, -c, --command, -t, --timeout, --ttl, --signal, -k, --kill-after\n"
         "  --foreground, --no-stdin, --close-fds, --env, --only-command, --label\n"
         "  -q, --quiet   -v, --verbose   --json\n"
-        "\nTERM, INT, HUP or QUIT end the command and then this. It also exits on errors that would only\n"
-        "repeat: 126 not executable; 127 not found; 64 usage; 65 no lock; 77 denied.\n",
+        "\nTERM, INT, HUP or QUIT end the command, then 'elect' itself. It also exits on errors that would\n"
+        "only repeat: 126 not executable; 127 not found; 64 usage; 65 not a lock; 77 denied.\n",
     .run = run,
 };

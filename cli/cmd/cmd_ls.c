@@ -239,7 +239,7 @@ const struct command command_ls = {
         "Clients are asked by a message, once they have held or waited for a second.\n\n"
         "      --sort WHAT  by name, age, ttl, wait or waiters (name)\n"
         "      --stuck      only locks whose holder is silent or gone, with a long wait, or in a deadlock\n"
-        "                   (state: deadlock); asks twice if there are waiters\n"
+        "                   (state: deadlock); surveys twice if there are waiters\n"
         "      --over DUR   how long a long wait is (1m)\n"
         "      --json       as JSON, one object per line\n"
         "      --metrics    metrics of locks and clients, in the Prometheus text format\n"

@@ -354,7 +354,7 @@ const struct command command_run = {
         "  -E, --conflict-exit-code N  exit status if the lock was not free (75)\n"
         "      --ttl DUR               lease, renewed while the command runs (30s)\n"
         "      --lease DUR             fixed lease, not renewed: the command ends before it does\n"
-        "                              (with --string also none: it stays locked if we die)\n"
+        "                              (with --string also none: it stays locked if holdfast dies)\n"
         "      --hold-for DUR          keep the lock for at least this long\n"
         "Running the command:\n"
         "  -c, --command STRING        run STRING with the shell\n"
@@ -374,6 +374,6 @@ const struct command command_run = {
         "      --ready-fd N            write a newline to descriptor N when the lock is held\n"
         "  -q, --quiet   -v, --verbose   --json\n"
         "\nExit status: the command's; 128+n signal n; 75 not acquired; 79 lock lost; 124 timed out;\n"
-        "126 not executable; 127 not found; 64 usage; 65 no lock; 69 unreachable; 77 denied.\n",
+        "126 not executable; 127 not found; 64 usage; 65 not a lock; 69 unreachable; 77 denied.\n",
     .run = run,
 };

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define ON_EVENT_LIMIT_MS 30000
+#define EVERY_MAX_MS (60 * 60 * 1000)
 #define SIZE_NUMBER_MAX 1073741824 /* with or without a unit */
 #define SIZE_MAX_BYTES (INT64_C(1024) << 30)
 
@@ -21,7 +22,8 @@ enum {
     ID_HISTORY_SIZE,
     ID_ON_EVENT,
     ID_ON_EVENT_LIMIT,
-    ID_LONG_WAIT
+    ID_LONG_WAIT,
+    ID_EVERY
 };
 
 static const struct option_spec specs[] = {
@@ -35,6 +37,7 @@ static const struct option_spec specs[] = {
     {OPTION_VALUE, ID_ON_EVENT, 0, "on-event", true},
     {OPTION_VALUE, ID_ON_EVENT_LIMIT, 0, "on-event-limit", false},
     {OPTION_VALUE, ID_LONG_WAIT, 0, "long-wait", false},
+    {OPTION_VALUE, ID_EVERY, 0, "every", false},
     COMMON_OPTIONS,
     {OPTION_END, 0, 0, NULL, false},
 };
@@ -93,6 +96,10 @@ static int take(void *user, int id, char *value, const char *shown) {
         if (!parse_number(value, 0, SERVE_MAX_METRICS_LOCKS, &number))
             return usage_error("serve", "%s: 0 to %d names", shown, SERVE_MAX_METRICS_LOCKS);
         settings->metrics_locks = (size_t)number;
+    } else if (id == ID_EVERY) {
+        if (!parse_duration(value, &settings->every_ms) || settings->every_ms < VIEW_PERIOD_MS ||
+            settings->every_ms > EVERY_MAX_MS)
+            return usage_error("serve", "%s: '%s' is not a duration from 1s to 1h", shown, value);
     } else if (id >= ID_HISTORY && id <= ID_LONG_WAIT) {
         return take_history(settings, id, value, shown);
     } else {
@@ -107,7 +114,8 @@ static int run(struct connection *connection, int argc, char **argv) {
                                            .metrics_locks = FLEET_PROMETHEUS_NAMES_MAX,
                                            .history_size = HISTORY_FILE_SIZE,
                                            .on_event_limit_ms = ON_EVENT_LIMIT_MS,
-                                           .long_wait_ms = FLEET_OVER_MS}};
+                                           .long_wait_ms = FLEET_OVER_MS,
+                                           .every_ms = VIEW_PERIOD_MS}};
     int first = command_options(&command_serve, specs, argc, argv, take, &serving);
     if (first <= 0)
         return -first;
@@ -129,24 +137,27 @@ const struct command command_serve = {
     .summary = "serve the fleet as a web page, metrics and JSON",
     .usage =
         "[--listen HOST:PORT] [--allowed-host NAME]... [--token-file FILE [--allow-break]]\n"
-        "[--metrics-locks N] [--history FILE [--history-size SIZE]]\n"
-        "[--on-event COMMAND [--on-event-limit DUR]] [--long-wait DUR]\n"
+        "                      [--metrics-locks N] [--history FILE [--history-size SIZE]]\n"
+        "                      [--on-event COMMAND [--on-event-limit DUR]] [--long-wait DUR]\n"
+        "                      [--every DUR]\n"
         "Serves holders and waiters over HTTP: a live page (/), metrics for Prometheus (/metrics),\n"
         "and JSON (/api/locks, /api/locks/NAME, /api/clients, /api/history, /api/history/NAME). It\n"
-        "surveys the fleet at most once a second, and only while a page or request is open; with\n"
-        "--history or --on-event always. For TLS, put a proxy in front.\n\n"
+        "surveys the fleet once a second; also when a holdfast client announces a loss or a break, at\n"
+        "most four times a second. It does so while a page or request is open; with --history or\n"
+        "--on-event always. For TLS, put a proxy in front.\n\n"
         "      --listen HOST:PORT  where to listen (127.0.0.1:7380); port 0: any free one\n"
-        "      --allowed-host NAME    another name for this host, such as a proxy's\n"
+        "      --allowed-host NAME another name for this host, such as a proxy's\n"
         "      --token-file FILE   a secret in the first line of a file that only you can read;\n"
         "                          required of every request, except on loopback\n"
         "      --allow-break       allow the page to break locks, with the token\n"
         "      --metrics-locks N   how many locks have metrics of their own (1000)\n"
         "      --history FILE      append what happens to locks, for `log` and the next start\n"
         "      --history-size SIZE at this size FILE is renamed to FILE.1 (16M)\n"
-        "      --on-event COMMAND  run it, by the shell, for each event lost, broken, deadlock and\n"
-        "                          long_wait: as JSON on its standard input\n"
-        "      --on-event-limit DUR it is killed after this time (30s)\n"
+        "      --on-event COMMAND  run it with the shell for each lost, broken, deadlock and long_wait\n"
+        "                          event, with the event as JSON on its standard input\n"
+        "      --on-event-limit DUR  kill it after this time (30s)\n"
         "      --long-wait DUR     a wait as long as this is an event (1m)\n"
-        "\nExit status: 0 after SIGINT or SIGTERM; 71 it cannot listen there.\n",
+        "      --every DUR         how often to survey when nothing is announced (1s)\n"
+        "\nExit status: 0 after SIGINT or SIGTERM; 71 cannot listen there.\n",
     .run = run,
 };

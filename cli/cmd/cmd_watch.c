@@ -328,9 +328,9 @@ const struct command command_watch = {
     .summary = "print what happens to a lock, as it happens",
     .usage =
         "[--for DUR] [-n COUNT] [--every DUR] [--string] [--json] NAME\n"
-        "Prints a line, with the time, for everything that happens to NAME until interrupted: its holder, and\n"
-        "who acquires it, is handed it, releases it, waits for it and leaves; for a semaphore, a latch or\n"
-        "slots the numbers. It receives release messages, so in one Redis it misses no release of a lock that\n"
+        "Prints a line, with the time, for everything that happens to NAME until interrupted: holders,\n"
+        "acquires, hand-overs, releases, waits and their ends; for a semaphore, a latch or slots the\n"
+        "numbers. It receives release messages, so in one Redis it misses no release of a lock that\n"
         "is not fair. It also polls the server, at once if the server reports a change; an owner that holds\n"
         "the lock only between two polls is not seen.\n\n"
         "      --for DUR     exit after this time\n"
@@ -340,10 +340,10 @@ const struct command command_watch = {
         "      --json        as JSON, one object per line\n"
         "\nEvents: held, free: at the start; acquired; handed: from another holder; released: without a\n"
         "name if its holder was not seen; broken: by a holdfast client; expired: its lease ended; lost:\n"
-        "reported by its client; count: held more or fewer times; waits; left: it gave up, or had the lock between two\n"
-        "polls; silent, gone, alive: the holder; opened, closed: the latch; numbers; deleted; other: the name\n"
-        "is used for something else; missed: this many messages, since the output was read too slowly; away,\n"
-        "back: the server.\n"
+        "reported by its client; count: held more or fewer times; waits; left: it gave up, or had the\n"
+        "lock between two polls; silent, gone, alive: the holder; opened, closed: the latch; numbers;\n"
+        "deleted; other: the name is used for something else; missed: this many messages, since the\n"
+        "output was read too slowly; away, back: the server.\n"
         "Exit status: 0; 128 plus the signal's number if interrupted.\n",
     .run = run,
 };

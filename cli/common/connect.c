@@ -368,14 +368,19 @@ int connection_resolve(struct connection *connection) {
     return status;
 }
 
-static void pass_on_log(hf_log_level level, const char *message, void *user) {
+/* A message that begins with a name is about a hold; the subcommand that holds it reports that. */
+static void pass_on_log(const hf_log_record *record, void *user) {
     (void)user;
-    /* A message that begins with a name is about a hold; the subcommand that holds it reports
-     * that. */
-    if (level <= HF_LOG_WARN && message[0] != '\'')
-        warning_take(message);
+    char *name = record->name_len > 0 ? strndup(record->name, record->name_len) : NULL;
+    const struct subject subject = {.code = record->code,
+                                    .lock = name,
+                                    .server = record->server[0] != '\0' ? record->server : NULL};
+    if (record->level <= HF_LOG_WARN && record->message[0] != '\'')
+        warning_take(&subject, record->message);
     else
-        say(level <= HF_LOG_INFO ? LEVEL_INFO : LEVEL_DEBUG, "%s", message);
+        say_of(record->level <= HF_LOG_INFO ? LEVEL_INFO : LEVEL_DEBUG, &subject, "%s",
+               record->message);
+    free(name);
 }
 
 /* A longer ack timeout raises the request timeout to three times that. */
@@ -419,7 +424,7 @@ int connection_open(struct connection *connection, hf_options *options, hf_clien
     options->sentinel_password = connection->sentinel_password;
     options->sentinel_confirm = connection->sentinel_confirm.value != NULL;
     if (options->log == NULL)
-        options->log = pass_on_log;
+        options->log_record = pass_on_log;
     options->cmd_timeout_ms = CMD_TIMEOUT_MS;
     options->tls_ca_file = connection->cacert.value;
     options->tls_ca_dir = connection->cacertdir.value;

@@ -1,6 +1,6 @@
-/* Options from the environment, and a misconfigured environment. A lock on the wrong server looks acquired but excludes no
- * other client. So a variable that should name the server and does not is an error, unless the
- * command line names the server.
+/* Options from the environment, and a misconfigured environment. A lock on the wrong server looks
+ * acquired but excludes no other client. So a variable that should name the server and does not is
+ * an error, unless the command line names the server.
  *
  * Three cases: an empty variable, because its intended value was missing; a name or value that
  * shows that HOLDFAST_URL was meant; and HOLDFAST_PORT as Kubernetes sets it for a service called

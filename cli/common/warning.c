@@ -12,6 +12,7 @@
 
 #include <poll.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,7 +27,10 @@ static struct {
     size_t len;
     struct warning {
         char text[512];
-        int64_t said_ms; /* 0: not printed yet */
+        int code;
+        char server[128]; /* "": none */
+        char *lock;       /* lives as long as the process; NULL: none */
+        int64_t said_ms;  /* 0: not printed yet */
     } all[KEPT];
 } warnings = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
@@ -41,11 +45,14 @@ static bool is_stderr_ready(void) {
 
 static void say_warning(struct warning *warning) {
     warning->said_ms = now_ms();
-    say(LEVEL_NOTICE, "%s", warning->text);
+    const struct subject subject = {.code = warning->code,
+                                    .lock = warning->lock,
+                                    .server = warning->server[0] != '\0' ? warning->server : NULL};
+    say_of(LEVEL_NOTICE, &subject, "%s", warning->text);
 }
 
 /* The entry with this text, or a new one; NULL: the table is full. */
-static struct warning *find_locked(const char *text) {
+static struct warning *find_locked(const struct subject *subject, const char *text) {
     for (size_t i = 0; i < warnings.len; i++) {
         if (strcmp(warnings.all[i].text, text) == 0)
             return &warnings.all[i];
@@ -54,6 +61,10 @@ static struct warning *find_locked(const char *text) {
         return NULL;
     struct warning *warning = &warnings.all[warnings.len++];
     snprintf(warning->text, sizeof warning->text, "%s", text);
+    snprintf(warning->server, sizeof warning->server, "%s",
+             subject->server != NULL ? subject->server : "");
+    warning->code = subject->code;
+    warning->lock = subject->lock != NULL ? strdup(subject->lock) : NULL;
     warning->said_ms = 0;
     return warning;
 }
@@ -63,11 +74,11 @@ static bool is_in_error_locked(const char *text) {
     return warnings.failure[0] != '\0' && strstr(text, warnings.failure) != NULL;
 }
 
-void warning_take(const char *text) {
+void warning_take(const struct subject *subject, const char *text) {
     int64_t now = now_ms();
     if (pthread_mutex_trylock(&warnings.mutex) != 0)
         return; /* Another thread is printing, which may take long. */
-    struct warning *warning = is_in_error_locked(text) ? NULL : find_locked(text);
+    struct warning *warning = is_in_error_locked(text) ? NULL : find_locked(subject, text);
     bool due = warning != NULL && now - warnings.began_ms >= FIRST_MOMENTS_MS &&
                (warning->said_ms == 0 || now - warning->said_ms >= AGAIN_MS);
     if (due && is_stderr_ready())

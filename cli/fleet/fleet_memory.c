@@ -107,12 +107,14 @@ void fleet_remember(const hf_fleet *fleet) {
     fleet_forget();
     if (len > 1)
         qsort(next, len, sizeof *next, by_owner);
-    memory.all = next;
+    size_t different = 0;
     for (size_t i = 0; i < len; i++)
-        if (memory.len == 0 || by_owner(&next[memory.len - 1], &next[i]) != 0)
-            next[memory.len++] = next[i];
+        if (different == 0 || by_owner(&next[different - 1], &next[i]) != 0)
+            next[different++] = next[i];
         else
             free(next[i].owner); /* the owner of several locks */
+    memory.all = next;
+    memory.len = different;
 }
 
 void fleet_forget(void) {

@@ -5,6 +5,7 @@
  * events. Owned by `serve`, on its one thread. */
 #include "history/history.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -100,6 +101,7 @@ static void drop_lock(struct history *history, struct lock *lock) {
 
 static void drop(struct history *history, struct entry *entry) {
     struct lock *lock = entry->lock;
+    assert((entry->older == NULL) == (history->oldest == entry));
     *(entry->older != NULL ? &entry->older->newer : &history->oldest) = entry->newer;
     *(entry->newer != NULL ? &entry->newer->older : &history->newest) = entry->older;
     *(entry->lock_older != NULL ? &entry->lock_older->lock_newer : &lock->oldest) =
@@ -140,7 +142,7 @@ static void keep(struct history *history, const struct history_event *event, con
     entry->number = ++history->total;
     entry->at_ms = event->at_ms;
     entry->bytes = sizeof *entry + sizeof *lock + len + name_len; /* as if each had a lock alone */
-    memcpy(entry->line, line, len);
+    memcpy(entry->line, line, len + 1);
     link_newest(history, lock, entry);
     if (lock->entries > history->limits.events_of_lock)
         drop(history, lock->oldest);

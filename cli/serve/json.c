@@ -183,10 +183,10 @@ char *frame_make(const struct view *view, const struct frame_facts *facts, bool 
     /* After a failure nothing has changed. The first survey after a gap must be sent in full,
      * because the survey before it is too old to compare with. */
     full = full || (view->failed_at_ms == 0 && (view->earlier == NULL || !view->joined));
-    json_t *object =
-        json_pack("{s:b, s:I, s:o, s:s, s:b, s:b}", "full", full, "now", (json_int_t)unix_ms(),
-                  "server", json_text(facts->server), "self", facts->self, "allow_break",
-                  facts->allow_break, "beyond_loopback", facts->beyond_loopback);
+    json_t *object = json_pack(
+        "{s:b, s:I, s:I, s:o, s:s, s:b, s:b}", "full", full, "now", (json_int_t)unix_ms(),
+        "every_ms", (json_int_t)view->every_ms, "server", json_text(facts->server), "self",
+        facts->self, "allow_break", facts->allow_break, "beyond_loopback", facts->beyond_loopback);
     add_state(object, view);
     if (full)
         add_all(object, view);

@@ -12,8 +12,7 @@
 #include <unistd.h>
 
 #define SWEEP_MS 1000
-#define KEEP_ALIVE_MS                                                                              \
-    2000 /* while a survey takes longer than this, streams are poked to detect closed pages */
+#define KEEP_ALIVE_MS 2000 /* streams without events are poked so often, to detect closed pages */
 
 static const struct history_limits history_limits = {
     .events = 20000, .bytes = (size_t)16 * 1024 * 1024, .events_of_lock = 2000};
@@ -80,7 +79,7 @@ static void keep_alive_if_slow(struct serve *serve, int64_t *kept_alive_ms) {
     int64_t now = now_ms();
     int64_t since =
         *kept_alive_ms > serve->view.started_ms ? *kept_alive_ms : serve->view.started_ms;
-    if (!serve->view.running || now - since < KEEP_ALIVE_MS)
+    if (now - since < KEEP_ALIVE_MS)
         return;
     *kept_alive_ms = now;
     streams_keep_alive(serve);

@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SURVEYS_CLOSE_MS 5000 /* of surveys further apart, counters do not tell how a hold ended */
-#define BREAK_SURVEYS 3       /* the running survey may have read the lock before the break */
-#define LOSS_SURVEYS 3        /* after so many a loss is recorded without the lock's name */
-#define SEEN_SURVEYS 30       /* a wait that surveys did not show for so long is a new one */
+/* Numbers of surveys, in recorder->seq. */
+#define BREAK_SURVEYS 3 /* the running survey may have read the lock before the break */
+#define LOSS_SURVEYS 3  /* after so many a loss is recorded without the lock's name */
+#define SEEN_SURVEYS 30 /* a wait that surveys did not show for so long is a new one */
 
 /* ---- Events ---------------------------------------------------------------------------------- */
 
@@ -77,15 +77,16 @@ static struct record_break *find_awaited_break(struct recorder *recorder,
 }
 
 static void record_broken_holds(struct recorder *recorder, const hf_fleet_lock *lock,
-                                struct history_event *event) {
+                                const struct history_event *event) {
     char who[CELL_SIZE];
     if (lock == NULL || lock->holders_len == 0) /* acquired since the latest survey */
         record(recorder, event);
     for (size_t i = 0; lock != NULL && i < lock->holders_len; i++) {
-        event->owner = lock->holders[i]->owner;
-        event->who = describe(lock->holders[i], who);
-        event->kind = kind_of(lock->holders[i]);
-        record(recorder, event);
+        struct history_event of_hold = *event;
+        of_hold.owner = lock->holders[i]->owner;
+        of_hold.who = describe(lock->holders[i], who);
+        of_hold.kind = kind_of(lock->holders[i]);
+        record(recorder, &of_hold);
     }
 }
 
@@ -322,22 +323,23 @@ static void record_acquire(struct recorder *recorder, const hf_fleet_lock *lock,
     record(recorder, &event);
 }
 
-/* Returns whether it was handed over. */
+/* Those who left held the lock before, those who came hold it after. Returns whether it was handed
+ * over. */
 static bool compare(struct recorder *recorder, const hf_fleet *earlier, const hf_fleet *later,
                     const hf_fleet_lock *before, const hf_fleet_lock *after) {
     struct fleet_change change;
-    const hf_fleet_lock *lock = before != NULL ? before : after;
     if (!fleet_compare_holders(earlier, before, later, after, &change))
         return false; /* out of memory: not recorded */
     struct history_event start = {.at_ms = recorder->at_ms};
     if (change.handed)
         set_start(recorder, change.came[0], &start);
-    for (size_t i = 0; i < change.left_len; i++)
+    for (size_t i = 0; before != NULL && i < change.left_len; i++)
         record_end(recorder, later, before, after, change.left[i], start.at_ms);
-    for (size_t i = 0; i < change.came_len; i++)
-        record_acquire(recorder, lock, change.came[i],
+    for (size_t i = 0; after != NULL && i < change.came_len; i++)
+        record_acquire(recorder, after, change.came[i],
                        change.handed && i == 0 ? change.left[0] : NULL);
-    struct record_break *broken = change.left_len > 0 ? find_awaited_break(recorder, lock) : NULL;
+    struct record_break *broken =
+        before != NULL && change.left_len > 0 ? find_awaited_break(recorder, before) : NULL;
     if (broken != NULL)
         broken->over = true; /* kept, since other servers of a quorum may report it later */
     fleet_change_free(&change);
@@ -497,9 +499,12 @@ int64_t record_survey(struct recorder *recorder, const struct record_surveys *su
     recorder->at_ms = surveys->at_ms;
     recorder->earlier_at_ms = surveys->earlier_at_ms;
     recorder->breaks_heard = surveys->breaks_heard;
-    recorder->seq++;
+    if (recorder->seq == 0 || later->taken_ms - recorder->seq_ms >= surveys->period_ms / 2) {
+        recorder->seq++;
+        recorder->seq_ms = later->taken_ms;
+    }
     recorder->between_ms = earlier != NULL ? later->taken_ms - earlier->taken_ms : 0;
-    recorder->close = recorder->between_ms < SURVEYS_CLOSE_MS;
+    recorder->close = recorder->between_ms < surveys->close_ms;
     losses_add(losses, later, note_loss, recorder);
     if (earlier != NULL)
         seen = compare_locks(recorder, earlier, later);

@@ -46,7 +46,8 @@ struct recorder {
     struct history *history;
     int64_t long_wait_ms;
 
-    uint64_t seq; /* number of surveys */
+    uint64_t seq;   /* number of surveys, of which some were left out; see seq_ms */
+    int64_t seq_ms; /* when `seq` rose: not with surveys sooner than half a period after it */
     int64_t at_ms, earlier_at_ms, between_ms;
     bool close, breaks_heard;
     struct record_break breaks[RECORD_BREAKS]; /* ring buffers */
@@ -63,7 +64,9 @@ struct record_surveys {
     const hf_fleet *earlier, *later; /* `earlier` may be NULL */
     const hf_deadlocks *deadlocks;   /* of `later`; NULL: unknown */
     int64_t earlier_at_ms, at_ms;    /* Unix times */
-    bool breaks_heard;               /* breaks were announced in between */
+    int64_t close_ms;  /* counters tell how a hold ended if they are no further apart */
+    int64_t period_ms; /* between surveys that nothing has announced */
+    bool breaks_heard; /* breaks were announced in between */
 };
 
 /* Records what changed, and adds to the losses. Returns how many locks were handed over. */

@@ -28,6 +28,7 @@ struct serve_settings {
     const char *on_event; /* a shell command; NULL: none */
     int64_t on_event_limit_ms;
     int64_t long_wait_ms; /* such a wait is an event */
+    int64_t every_ms;     /* the least time between surveys that nothing has announced */
 };
 
 /* Whether it surveys also while nobody asks. */
@@ -78,7 +79,7 @@ int hook_run(struct hook *hook);
 
 /* ---- view.c: the latest survey, and the changes between surveys ------------------------------ */
 
-#define VIEW_PERIOD_MS 1000
+#define VIEW_PERIOD_MS 1000 /* unless --every says otherwise */
 #define VIEW_RATES 60
 
 struct rate {
@@ -97,6 +98,9 @@ struct view {
     hf_deadlocks *deadlocks; /* of the later survey; NULL: not known */
     hf_op *op;
     bool running;
+    int64_t every_ms;
+    bool announced;       /* something has happened that the latest survey may not show */
+    int64_t hurried_ms;   /* start of the latest survey that was taken for that reason */
     int64_t started_ms;   /* start of the latest survey */
     int64_t good_ms;      /* when `later` arrived; 0: never */
     int64_t good_at_ms;   /* the same as Unix time */
@@ -113,9 +117,10 @@ struct view {
     uint64_t recorded, recorded_before; /* the total of its history at the latest two surveys */
     struct rate rates[VIEW_RATES];
     uint64_t rates_total;
-    hf_listener *listener; /* for breaks; NULL: not started, or the servers do not report them */
-    bool no_breaks;        /* the servers do not report them */
-    unsigned subscribed;   /* one bit for each server whose subscription is up */
+    /* for breaks and losses; NULL: not started, or the servers do not report them */
+    hf_listener *listener;
+    bool no_breaks;      /* the servers do not report them */
+    unsigned subscribed; /* one bit for each server whose subscription is up */
 };
 
 /* False: out of memory. The history must outlive the view. */
@@ -126,8 +131,8 @@ int view_tick(struct view *view);
 /* Whether the latest survey is recent enough. `times`: it must also have asked for per-name times,
  * or have failed. */
 bool view_is_fresh(const struct view *view, bool times);
-/* Records that we broke a lock, so that it is not shown as released by its holders. Not needed
- * while a server's subscription is up: then its message reports the break. */
+/* Records that we broke a lock, so that it is not shown as released by its holders, and surveys.
+ * Not needed while a server's subscription is up: then its message reports the break. */
 void view_note_own_break(struct view *view, const char *name);
 /* Call when no surveys are needed for now. */
 void view_rest(struct view *view);

@@ -1,6 +1,11 @@
 /* The data of `holdfast serve`: the latest two surveys, the deadlocks that both show, and what
- * changed in between (record.c). One survey at a time, at most one a second, and only while loop.c calls
- * view_tick(), which it does while a client needs surveys.
+ * changed in between (record.c). One survey at a time, at most one a second (--every), and only while
+ * loop.c calls view_tick(), which it does while a client needs surveys.
+ *
+ * A loss or a break that is announced is surveyed at once, so that the page shows it. However many
+ * there are, this adds HURRY_GAP_MS' worth of surveys: four a second. Releases and acquires have no
+ * such announcement: a subscription to each lock's own messages would make releasing clients yield
+ * to a waiter that is none (HF_PLAIN).
  *
  * Per-name times are requested only when wanted, because they make answers long. Each time they are
  * added to the sums.
@@ -17,7 +22,8 @@
 #include <time.h>
 
 #define SURVEY_LIMIT_MS 5000 /* Prometheus' scrape timeout is ten seconds */
-#define JOINED_MS 5000       /* surveys further apart do not show what happened in between */
+#define JOINED_PERIODS 5     /* surveys further apart do not show what happened in between */
+#define HURRY_GAP_MS 250     /* between surveys that an announcement causes */
 
 int64_t unix_ms(void) {
     struct timespec now;
@@ -30,8 +36,10 @@ int64_t unix_ms(void) {
 #define OWN_BREAK (1u << 31) /* in place of a server's bit */
 
 void view_note_own_break(struct view *view, const char *name) {
-    if (view->subscribed == 0)
-        record_broken(&view->recorder, view->later, name, strlen(name), OWN_BREAK);
+    if (view->subscribed != 0)
+        return;
+    record_broken(&view->recorder, view->later, name, strlen(name), OWN_BREAK);
+    view->announced = true;
 }
 
 static void on_notification(hf_listener *listener, const hf_notification *notification,
@@ -43,13 +51,16 @@ static void on_notification(hf_listener *listener, const hf_notification *notifi
         view->subscribed |= bit;
     else if (notification->kind == HF_NOTIFY_INTERRUPTED)
         view->subscribed &= ~bit;
-    else if (notification->kind == HF_NOTIFY_BROKEN)
+    else if (notification->kind == HF_NOTIFY_LOST || notification->kind == HF_NOTIFY_BROKEN ||
+             notification->kind == HF_NOTIFY_MISSED)
+        view->announced = true;
+    if (notification->kind == HF_NOTIFY_BROKEN)
         record_broken(&view->recorder, view->later, notification->name, notification->name_len,
                       bit);
 }
 
-/* Without it, only our own breaks are known as such. */
-static void listen_for_breaks(struct view *view) {
+/* Without it, only our own breaks are known as such, and losses are seen by the next survey. */
+static void listen_for_announcements(struct view *view) {
     if (view->listener != NULL || view->no_breaks)
         return;
     int code = hf_listen_breaks(view->client, on_notification, view, &view->listener);
@@ -60,6 +71,7 @@ void view_rest(struct view *view) {
     hf_listener_free(view->listener);
     view->listener = NULL;
     view->subscribed = 0;
+    view->announced = false;
 }
 
 /* ---- Rates ----------------------------------------------------------------------------------- */
@@ -83,7 +95,7 @@ static int64_t compare_clients(const hf_fleet *earlier, const hf_fleet *later) {
 
 static void note_rates(struct view *view, int64_t seen) {
     int64_t between_ms = view->later->taken_ms - view->earlier->taken_ms;
-    view->joined = between_ms > 0 && between_ms < JOINED_MS;
+    view->joined = between_ms > 0 && between_ms < JOINED_PERIODS * view->every_ms;
     if (!view->joined)
         return;
     view->rates[view->rates_total++ % VIEW_RATES] =
@@ -104,6 +116,8 @@ static void compare_surveys(struct view *view, int64_t earlier_at_ms) {
                                            .deadlocks = view->deadlocks,
                                            .earlier_at_ms = earlier_at_ms,
                                            .at_ms = view->good_at_ms,
+                                           .close_ms = JOINED_PERIODS * view->every_ms,
+                                           .period_ms = view->every_ms,
                                            .breaks_heard = view->subscribed != 0};
     int64_t seen = record_survey(&view->recorder, &surveys, view->losses);
     if (earlier != NULL)
@@ -173,6 +187,9 @@ static void start(struct view *view) {
     view->times_asked = view->times_wanted;
     view->times_wanted = false;
     view->started_ms = now_ms();
+    if (view->announced)
+        view->hurried_ms = view->started_ms;
+    view->announced = false;
     view->running = true;
     int code = hf_survey_start(view->client, &options, &view->coming, survey_done, view, &view->op);
     if (code == HF_OK)
@@ -182,25 +199,35 @@ static void start(struct view *view) {
     finish(view);
 }
 
+static int64_t due_ms(const struct view *view) {
+    int64_t due_ms = view->started_ms + view->every_ms;
+    int64_t hurry_ms = view->hurried_ms + HURRY_GAP_MS;
+    if (view->seq == 0)
+        return 0;
+    return view->announced && hurry_ms < due_ms ? hurry_ms : due_ms;
+}
+
 int view_tick(struct view *view) {
-    listen_for_breaks(view);
+    listen_for_announcements(view);
     if (view->running)
         return -1;
-    int64_t due_ms = view->seq > 0 ? view->started_ms + VIEW_PERIOD_MS - now_ms() : 0;
-    if (due_ms > 0)
-        return (int)due_ms;
+    int64_t left_ms = due_ms(view) - now_ms();
+    if (left_ms > 0)
+        return (int)left_ms;
     start(view);
-    return view->running ? -1 : VIEW_PERIOD_MS;
+    return view->running ? -1 : (int)view->every_ms;
 }
 
 bool view_is_fresh(const struct view *view, bool times) {
-    return view->seq > 0 && !view->running && now_ms() - view->started_ms < VIEW_PERIOD_MS &&
+    return view->seq > 0 && !view->running && !view->announced &&
+           now_ms() - view->started_ms < view->every_ms &&
            (!times || view->times_asked || view->failed_at_ms > 0);
 }
 
 bool view_init(struct view *view, const struct serve_settings *settings, struct history *history) {
     view->recorder.history = history;
     view->recorder.long_wait_ms = settings->long_wait_ms;
+    view->every_ms = settings->every_ms;
     view->times = lock_times_new(settings->metrics_locks);
     view->losses = losses_new();
     return view->times != NULL && view->losses != NULL;

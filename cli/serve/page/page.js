@@ -6,7 +6,7 @@ const $ = id => document.getElementById(id);
 const SVG = 'http://www.w3.org/2000/svg';
 const STEP = 300;          // rows that are shown at a time
 const STUCK_MS = 60000;    // a wait that is longer is stuck, as for `holdfast ls --stuck`
-const OLD_MS = 4000;       // a view that is older is said to be old
+const OLD_PERIODS = 4;     // a view that is older than so many surveys take is said to be old
 const LOCK_EVENTS = 500;   // of a lock that are shown
 
 const state = {
@@ -500,7 +500,7 @@ function showState(now) {
     words = `The lock server has not answered since ${clock(frame.failed)}: ${frame.error}`;
   } else if (age == null) {
     text = 'asking…'; kind = 'live';
-  } else if (age > OLD_MS) {
+  } else if (age > OLD_PERIODS * frame.every_ms) {
     text = 'stale since ' + clock(frame.taken); kind = 'live old';
   }
   if (!words && frame && frame.missing) words = 'Incomplete: ' + frame.missing;
