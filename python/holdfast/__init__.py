@@ -9,6 +9,7 @@ For asyncio see holdfast.asyncio; for redis-py's `lock_class`, holdfast.redis.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import json
@@ -19,7 +20,15 @@ import time
 import weakref
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from . import _core
+try:
+    from . import _core
+except ImportError as _error:
+    if "subinterpreters" not in str(_error):
+        raise
+    raise ImportError(
+        "holdfast: an interpreter with a GIL of its own needs Python 3.13: in 3.12 its end can hang"
+    ) from _error
+from . import _gevent
 from ._common import (
     BaseClient,
     LossEvent,
@@ -27,6 +36,7 @@ from ._common import (
     Notification,
     NotificationKind,
     Options,
+    _clients,
     acks_of,
     endless,
     kind_of,
@@ -75,9 +85,9 @@ __all__ = [
     "LockNotOwnedError",
     "LossEvent",
     "Lost",
+    "NotSupportedError",
     "Notification",
     "NotificationKind",
-    "NotSupportedError",
     "Options",
     "PermissionError",
     "Permits",
@@ -93,6 +103,29 @@ __version__ = _core.version()
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 _FOREVER = -1
+# Of the main thread's waits for Python's own locks: a signal that comes just before one is seen at its end only.
+_SLICE = 0.05
+
+
+def _handles_signals() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+_is_ending = False
+
+
+def _end() -> None:
+    """Before an interpreter that is not the main one joins its threads."""
+    global _is_ending
+    _is_ending = True
+    for client in list(_clients):
+        client._core.wake()
+
+
+# Only the main one ends well with daemon threads. This is how concurrent.futures ends its own.
+_is_main = _core.is_main_interpreter()
+if not _is_main:
+    threading._register_atexit(_end)  # type: ignore[attr-defined]
 
 
 def _read_notes(client: weakref.ref[Client], core: _core.Client, generation: int) -> None:
@@ -102,16 +135,23 @@ def _read_notes(client: weakref.ref[Client], core: _core.Client, generation: int
     while True:
         poll.poll()
         alive = client()
-        if alive is None or alive.closed or core.generation != generation:
+        if alive is None or alive.closed or core.generation != generation or _is_ending:
             return
         alive._take_notes()
         del alive
 
 
-def _close_forgotten(core: _core.Client) -> None:
-    if not core.closed:
+def _close(core: _core.Client, pump: _gevent.Pump | None) -> None:
+    if pump is not None:
+        pump.close()
+    else:
         core.close()
-        core.wake()
+    core.wake()
+
+
+def _close_forgotten(core: _core.Client, pump: _gevent.Pump | None) -> None:
+    if not core.closed:
+        _close(core, pump)
 
 
 class Client(BaseClient):
@@ -122,14 +162,13 @@ class Client(BaseClient):
     """
 
     def __init__(self, url: str | None = None, **options: Unpack[Options]) -> None:
-        from . import _gevent
-
         self._manual = _gevent.is_patched()
         super().__init__(url, options)
-        if self._manual:
-            self._core.set_hook(_gevent.Pump(self._core).wait)
-        self._reader: threading.Thread | None = None
-        self._finalizer = weakref.finalize(self, _close_forgotten, self._core)
+        self._pump = _gevent.Pump(self._core) if self._manual else None
+        if self._pump is not None:
+            self._core.set_hook(self._pump.wait)
+        self._reader: threading.Thread | _gevent.Reader | None = None
+        self._finalizer = weakref.finalize(self, _close_forgotten, self._core, self._pump)
         self._finalizer.atexit = False
 
     # ---- Making locks and others ----
@@ -187,8 +226,10 @@ class Client(BaseClient):
 
     def close(self) -> None:
         """Waiting calls raise ClosedError. Holds are not released: they end with their leases."""
-        self._core.close()
-        self._core.wake()
+        _close(self._core, self._pump)
+        reader = self._reader
+        if not _is_main and isinstance(reader, threading.Thread) and reader is not threading.current_thread():
+            reader.join()  # Until 3.12 nobody can end an interpreter in which a thread runs.
 
     def __enter__(self) -> Self:
         return self
@@ -203,10 +244,13 @@ class Client(BaseClient):
         if self._reader is not None and self._reader.is_alive():
             return
         args = (weakref.ref(self), self._core, self._core.generation)
+        if self._manual and _gevent.is_patched("threading"):
+            self._reader = _gevent.Reader(_read_notes, args)
+            return
         try:
-            self._reader = threading.Thread(target=_read_notes, args=args, name="holdfast", daemon=True)
-            self._reader.start()
-        except RuntimeError:  # A sub-interpreter may not have such threads, nor may one that ends.
+            self._reader = thread = threading.Thread(target=_read_notes, args=args, name="holdfast", daemon=_is_main)
+            thread.start()
+        except RuntimeError:  # The interpreter ends.
             self._reader = None
             self._take_notes()
 
@@ -232,7 +276,7 @@ class Lost:
 
     def __init__(self, lock: Lock) -> None:
         self._lock = weakref.ref(lock)
-        self._changed = threading.Condition()
+        self._changed: Any = _gevent.Condition() if lock.client._manual else threading.Condition()
         self._reasons: dict[int, str] = {}
 
     def is_set(self) -> bool:
@@ -258,13 +302,14 @@ class Lost:
             return False
         lock._watch()
         end = None if timeout is None else time.monotonic() + timeout
+        longest = _SLICE if _handles_signals() else 3600.0
         with self._changed:
             while not self.is_set():
                 left = None if end is None else end - time.monotonic()
                 if left is not None and left <= 0:
                     return False
                 # Without a message a hold can still reach its deadline.
-                deadline = min(max(lock.remaining, 0.01), 3600.0)
+                deadline = min(max(lock.remaining, 0.01), longest)
                 self._changed.wait(deadline if left is None else min(left, deadline))
         return True
 
@@ -669,7 +714,7 @@ class Listener:
         self.client = client
         self.name = name
         self._callback = callback
-        self._queue: queue.SimpleQueue[Notification | None] = queue.SimpleQueue()
+        self._queue: Any = _gevent.Queue() if client._manual else queue.SimpleQueue()
         self._raw = _core.Listener(client._core, name)
         client._watched[self._raw.serial] = self
         client._read()
@@ -682,13 +727,26 @@ class Listener:
 
     def get(self, timeout: float | None = None) -> Notification | None:
         """The next; None if there was none in time, or the listener is closed."""
+        if self.client._manual or not _handles_signals():
+            return self._get(timeout)
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = _SLICE if end is None else end - time.monotonic()
+            with contextlib.suppress(queue.Empty):
+                notification: Notification | None = self._queue.get(timeout=max(0.0, min(left, _SLICE)))
+                return notification
+            if left <= 0:
+                return None
+
+    def _get(self, timeout: float | None) -> Notification | None:
         try:
-            return self._queue.get(timeout=timeout)
+            notification: Notification | None = self._queue.get(timeout=timeout)
+            return notification
         except queue.Empty:
             return None
 
     def __iter__(self) -> Iterator[Notification]:
-        while (notification := self._queue.get()) is not None:
+        while (notification := self.get()) is not None:
             yield notification
 
     def close(self) -> None:

@@ -12,7 +12,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from . import _core
-from ._errors import ArgumentError, logger, text_of
+from ._errors import ArgumentError, log_fields, logger, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -221,6 +221,7 @@ class NotificationKind(enum.Enum):
     CLOSED = 9
     CHANGED = 10
     BROKEN = 11
+    LOST = 12
 
 
 @dataclasses.dataclass(frozen=True)
@@ -276,14 +277,15 @@ class BaseClient:
         self._core.forked()
 
     def _take_notes(self) -> None:
-        """Log lines, losses and notification, wherever this is called: callbacks run here."""
+        """Log lines, losses and notifications, wherever this is called: callbacks run here."""
         dropped = self._core.dropped
         if dropped != self._dropped:
-            logger.warning("%d log lines and notification were dropped: nobody read them in time", dropped - self._dropped)
+            unread = dropped - self._dropped
+            logger.warning("%d log lines and notifications were dropped: nobody read them in time", unread)
             self._dropped = dropped
-        for what, kind, code, serial, owner, number, age, server, servers, text, name in self._core.notes():
+        for what, kind, code, serial, owner, number, age, server, servers, text, name, about in self._core.notes():
             if what == _LOG:
-                logger.log(_LEVELS[kind], "%s", text)
+                logger.log(_LEVELS[kind], "%s", text, extra=log_fields(code, name, about))
                 continue
             receiver = self._watched.get(serial)
             if receiver is None:
@@ -294,7 +296,8 @@ class BaseClient:
                     event = LossEvent(_EVENT_KINDS[kind], receiver, number / 1000, text, permit)
                     receiver._trouble(owner, event)
                 else:
-                    receiver._notification(Notification(NotificationKind(kind), name, number, age / 1000, code, server, servers))
+                    what_is_new = NotificationKind(kind)
+                    receiver._notification(Notification(what_is_new, name, number, age / 1000, code, server, servers))
             except Exception:
                 logger.exception("a callback has raised")
 

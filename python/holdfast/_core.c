@@ -12,9 +12,14 @@ static PyObject *owner_new(PyObject *module, PyObject *none) {
     (void)module, (void)none;
     return PyLong_FromUnsignedLongLong(hf_owner_new());
 }
+static PyObject *is_main_interpreter(PyObject *module, PyObject *none) {
+    (void)module, (void)none;
+    return PyBool_FromLong(PyInterpreterState_GetID(PyInterpreterState_Get()) == 0);
+}
 static PyMethodDef functions[] = {
     METHOD("version", version, METH_NOARGS),
     METHOD("owner_new", owner_new, METH_NOARGS),
+    METHOD("is_main_interpreter", is_main_interpreter, METH_NOARGS),
     {0},
 };
 
@@ -109,14 +114,19 @@ static int clear(PyObject *module) {
     return 0;
 }
 
-/* Without Py_mod_multiple_interpreters: an interpreter with a GIL of its own refuses to import it. CPython 3.12
- * can hang when one that has had threads ends, without this module, too. */
-static PyModuleDef_Slot slots[] = {{Py_mod_exec, execute}, {0, NULL}};
+/* Room for what the limited API of 3.11 has no names for: see PyInit__core(). */
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, execute}, {0, NULL}, {0, NULL}};
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_core", NULL, sizeof(State), functions, slots, traverse, clear, NULL,
 };
 
+#define MULTIPLE_INTERPRETERS 3
+#define PER_INTERPRETER_GIL ((void *)2)
+
 PyMODINIT_FUNC PyInit__core(void);
 PyMODINIT_FUNC PyInit__core(void) {
+    /* In 3.12, threading._shutdown() waits for ever if another thread ends an interpreter that has had a thread. */
+    if (Py_Version >= 0x030D0000)
+        slots[1] = (PyModuleDef_Slot){MULTIPLE_INTERPRETERS, PER_INTERPRETER_GIL};
     return PyModuleDef_Init(&definition);
 }

@@ -52,8 +52,9 @@ typedef struct Note {
     int64_t age_ms;
     size_t server, servers;
     char text[256];
+    char about[128]; /* a log line: the server that it is about; "": none */
     size_t name_len;
-    char name[]; /* of a permit's event, its id */
+    char name[]; /* of a permit's event, its id; of a log line, the lock that it is about */
 } Note;
 
 typedef struct Op Op;

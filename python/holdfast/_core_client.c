@@ -29,6 +29,8 @@ void hfpy_client_put(Client *self, NoteWhat what, int kind, const char *text, co
     note->what = what;
     note->kind = kind;
     strncpy(note->text, text, sizeof note->text - 1);
+    if (what == NOTE_LOG)
+        memcpy(note->about, rest->about, sizeof note->about);
     note->name_len = name_len;
     if (name_len > 0)
         memcpy(note->name, name, name_len);
@@ -49,8 +51,11 @@ void hfpy_client_put(Client *self, NoteWhat what, int kind, const char *text, co
         eventfd_write(self->fd, 1);
 }
 
-static void on_log(hf_log_level level, const char *message, void *user) {
-    hfpy_client_put(user, NOTE_LOG, (int)level, message, NULL, 0, NULL);
+static void on_log(const hf_log_record *record, void *user) {
+    Note rest = {.code = record->code};
+    strncpy(rest.about, record->server, sizeof rest.about - 1);
+    hfpy_client_put(user, NOTE_LOG, (int)record->level, record->message, record->name,
+                    record->name_len, &rest);
 }
 
 void hfpy_client_done(Client *self, Op *op) {
@@ -77,7 +82,7 @@ static int open_here(Client *self) {
         return RAISED;
     if (self->manual)
         options.flags |= HF_MANUAL_DISPATCH;
-    options.log = on_log;
+    options.log_record = on_log;
     options.log_user = self;
     const char *url = self->url != Py_None ? PyBytes_AsString(self->url) : NULL;
     int err = hf_open(url, &options, &self->handle);
@@ -151,6 +156,29 @@ static PyObject *fetch(Client *self) {
     return list;
 }
 
+/* With a hook: sets the tags of what was fetched, for which it waits. A handler of a signal may raise meanwhile: then
+ * the others are set, too. Steals the list. */
+static PyObject *wake(Client *self, PyObject *list) {
+    PyObject *type = NULL, *value = NULL, *traceback = NULL;
+    Py_ssize_t len = list != NULL && self->hook != NULL ? PyList_Size(list) : 0;
+    for (Py_ssize_t i = 0; i < len; i++) {
+        Op *op = (Op *)PyList_GetItem(list, i);
+        for (int tries = 0; op->tag != NULL && tries < 2; tries++) {
+            PyObject *none = PyObject_CallMethod(op->tag, "set", NULL);
+            DROP(none);
+            if (none != NULL)
+                break;
+            DROP(type), DROP(value), DROP(traceback);
+            PyErr_Fetch(&type, &value, &traceback);
+        }
+    }
+    if (type == NULL)
+        return list;
+    DROP(list);
+    PyErr_Restore(type, value, traceback);
+    return NULL;
+}
+
 /* Returns what had not completed yet: it has now. */
 static PyObject *client_close(Client *self, PyObject *none) {
     (void)none;
@@ -162,9 +190,12 @@ static PyObject *client_close(Client *self, PyObject *none) {
         Py_BEGIN_ALLOW_THREADS err = hf_close(handle);
         Py_END_ALLOW_THREADS
     }
-    if (err != HF_OK)
-        return hfpy_fail_last(self, err, NULL);
-    return fetch(self);
+    hf_error details = *hf_last_error();
+    PyObject *list = wake(self, fetch(self));
+    if (err == HF_OK || list == NULL)
+        return list;
+    DROP(list);
+    return hfpy_fail(self->raise_for, err, &details, NULL);
 }
 
 /* Runs in the last hf_dispatch(), so on a thread that waits for it. */
@@ -258,7 +289,19 @@ static PyObject *client_dispatch(Client *self, PyObject *none) {
     int err;
     Py_BEGIN_ALLOW_THREADS err = hf_dispatch(handle, 0);
     Py_END_ALLOW_THREADS if (err < 0 && err != HF_EBUSY) return hfpy_fail_last(self, err, NULL);
-    return fetch(self);
+    return wake(self, fetch(self));
+}
+
+/* The same for a hub of gevent: sets the tags, and returns nothing. A closed client has nothing to tell. */
+static PyObject *client_pump(Client *self, PyObject *none) {
+    (void)none;
+    if (self->handle == NULL)
+        Py_RETURN_NONE;
+    PyObject *list = client_dispatch(self, NULL);
+    if (list == NULL)
+        return NULL;
+    DROP(list);
+    Py_RETURN_NONE;
 }
 
 static PyObject *client_dispatch_fd(Client *self, PyObject *none) {
@@ -270,14 +313,14 @@ static PyObject *client_dispatch_fd(Client *self, PyObject *none) {
 }
 
 static PyObject *note_of(const Note *note) {
-    return Py_BuildValue("(iiiKKLLKKOy#)", (int)note->what, note->kind, note->code,
+    return Py_BuildValue("(iiiKKLLKKOy#y)", (int)note->what, note->kind, note->code,
                          (unsigned long long)note->serial, (unsigned long long)note->owner,
                          (long long)note->number, (long long)note->age_ms,
                          (unsigned long long)note->server, (unsigned long long)note->servers,
-                         Py_None, note->name, (Py_ssize_t)note->name_len);
+                         Py_None, note->name, (Py_ssize_t)note->name_len, note->about);
 }
 
-/* [(what, kind, code, serial, owner, number, age_ms, server, servers, text, name)] */
+/* [(what, kind, code, serial, owner, number, age_ms, server, servers, text, name, about)] */
 static PyObject *client_notes(Client *self, PyObject *none) {
     (void)none;
     eventfd_t ignored;
@@ -413,6 +456,7 @@ static PyMethodDef methods[] = {
     METHOD("close_start", client_close_start, METH_NOARGS),
     METHOD("forked", client_forked, METH_NOARGS),
     METHOD("dispatch", client_dispatch, METH_NOARGS),
+    METHOD("pump", client_pump, METH_NOARGS),
     METHOD("dispatch_fd", client_dispatch_fd, METH_NOARGS),
     METHOD("notes", client_notes, METH_NOARGS),
     METHOD("wake", client_wake, METH_NOARGS),

@@ -117,6 +117,15 @@ def text_of(name: bytes | str) -> str:
     return name if isinstance(name, str) else name.decode("utf-8", "backslashreplace")
 
 
+def log_fields(code: int, name: bytes, server: bytes) -> dict[str, str | None]:
+    """What a log line is about: the code is that of the exceptions."""
+    return {
+        "code": _BY_CODE.get(code, (str(code),))[0] if code else None,
+        "lock": text_of(name) if name else None,
+        "server": text_of(server) if server else None,
+    }
+
+
 def error_of(code: int, sys_errno: int, node: str, text: str, name: bytes | None) -> Exception:
     if code == -15:
         return MemoryError()

@@ -1,44 +1,169 @@
 """Where gevent has patched the standard library, a wait lets other greenlets run.
 
-The client is one of manual dispatch then, as for asyncio. One greenlet waits for its descriptor, and
-wakes those whose operations have completed.
+The client is one of manual dispatch then, as for asyncio. Each thread's hub that has waited watches the client's
+descriptor. Its callback wakes the greenlets whose operations have completed, of other threads, too.
 """
 
 from __future__ import annotations
 
+import collections
 import sys
-from typing import Any
+import threading
+import time
+from typing import TYPE_CHECKING, Any
 
 from . import _core
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Self
 
-def is_patched() -> bool:
+_READ = 1
+
+
+def is_patched(module: str = "select") -> bool:
     monkey = sys.modules.get("gevent.monkey")
-    return monkey is not None and bool(monkey.is_module_patched("select"))
+    return monkey is not None and bool(monkey.is_module_patched(module))
+
+
+class Reader:
+    """A greenlet in place of a thread: one that `threading` knows would not end well in a child process."""
+
+    def __init__(self, target: Callable[..., None], args: tuple[Any, ...]) -> None:
+        import gevent  # type: ignore[import-untyped,unused-ignore]
+
+        self._greenlet = gevent.spawn(target, *args)
+
+    def is_alive(self) -> bool:
+        return not self._greenlet.dead
+
+
+class _Watch:
+    """What one hub watches. It keeps the hub running only while greenlets wait."""
+
+    def __init__(self, hub: Any, core: _core.Client) -> None:
+        self.hub = hub
+        self.generation = core.generation
+        self.waiting: set[_core.Op] = set()
+        self._stopped = False
+        self._core = core
+        self._watcher = hub.loop.io(core.dispatch_fd(), _READ, ref=False)
+
+    def note(self) -> None:
+        if self._stopped:
+            return  # A wait that close() has ended; the descriptor may be another's by now.
+        if not self._watcher.active:
+            # A function of C: a handler of a signal cannot raise in it, which would end the watch.
+            self._watcher.start(self._core.pump)
+        self._watcher.ref = bool(self.waiting)
+
+    def stop(self) -> None:
+        self._stopped = True
+        self._watcher.stop()
+        self._watcher.close()
 
 
 class Pump:
     def __init__(self, core: _core.Client) -> None:
         self._core = core
-        self._fd = -1
-        self._greenlet: Any = None
+        self._watches: dict[int, _Watch] = {}
+        self._changing = threading.Lock()
 
-    def _run(self, fd: int) -> None:
-        from gevent.socket import wait_read  # type: ignore[import-untyped,unused-ignore]
+    def _watch(self) -> _Watch:
+        import gevent  # type: ignore[import-untyped,unused-ignore]
 
-        while self._core.dispatch_fd() == fd:
-            wait_read(fd)
-            for op in self._core.dispatch():
-                if op.tag is not None:
-                    op.tag.set()
+        hub = gevent.get_hub()
+        watch = self._watches.get(id(hub))
+        if watch is not None and watch.generation != self._core.generation:
+            watch.stop()  # It was the parent's descriptor.
+            watch = None
+        if watch is None:
+            watch = _Watch(hub, self._core)
+            with self._changing:
+                live = {i: w for i, w in self._watches.items() if w.hub.loop is not None}
+                self._watches = live | {id(hub): watch}
+        return watch
 
     def wait(self, op: _core.Op) -> None:
-        import gevent  # type: ignore[import-untyped,unused-ignore]
         from gevent.event import Event  # type: ignore[import-untyped,unused-ignore]
 
+        watch = self._watch()
         op.tag = event = Event()
-        fd = self._core.dispatch_fd()
-        if self._greenlet is None or self._greenlet.dead or fd != self._fd:
-            self._fd = fd
-            self._greenlet = gevent.spawn(self._run, fd)
-        event.wait()
+        try:
+            watch.waiting.add(op)
+            watch.note()
+            if not op.finished:  # Another thread may have dispatched it before it had a tag.
+                event.wait()
+        finally:
+            watch.waiting.discard(op)
+            watch.note()
+
+    def close(self) -> None:
+        """Closes the client, which ends the waits. Only then may another thread's hub stop its watch: it has perhaps
+        nothing else that keeps it running."""
+        import gevent  # type: ignore[import-untyped,unused-ignore]
+
+        hub = gevent.get_hub()
+        with self._changing:
+            watches, self._watches = list(self._watches.values()), {}
+        for watch in watches:
+            if watch.hub is hub:
+                watch.stop()
+        self._core.close()
+        for watch in watches:
+            if watch.hub is not hub and watch.hub.loop is not None:
+                watch.hub.loop.run_callback_threadsafe(watch.stop)
+
+
+class Condition:
+    """As threading.Condition, for greenlets also where `threading` is not patched: it may be notified by a thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: set[Any] = set()
+
+    def __enter__(self) -> Self:
+        self._lock.acquire()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._lock.release()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        from gevent.event import Event  # type: ignore[import-untyped,unused-ignore]
+
+        event = Event()
+        self._waiting.add(event)
+        self._lock.release()
+        try:
+            return bool(event.wait(timeout))
+        finally:
+            self._lock.acquire()
+            self._waiting.discard(event)
+
+    def notify_all(self) -> None:
+        for event in self._waiting:
+            event.set()
+
+
+class Queue:
+    """As queue.SimpleQueue; get() returns None if there was nothing in time."""
+
+    def __init__(self) -> None:
+        self._items: collections.deque[Any] = collections.deque()
+        self._changed = Condition()
+
+    def put(self, item: Any) -> None:
+        with self._changed:
+            self._items.append(item)
+            self._changed.notify_all()
+
+    def get(self, timeout: float | None = None) -> Any:
+        end = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            while not self._items:
+                left = None if end is None else end - time.monotonic()
+                if left is not None and left <= 0:
+                    return None
+                self._changed.wait(left)
+            return self._items.popleft()

@@ -67,6 +67,7 @@ class Client(BaseClient):
         self._generation = -1
         self._fds: list[int] = []
         self._gone: asyncio.Future[None] | None = None
+        self._waiting = 0  # operations that are awaited
 
     def __del__(self) -> None:
         core = getattr(self, "_core", None)
@@ -167,16 +168,25 @@ class Client(BaseClient):
     async def _run(self, op: Any) -> Any:
         """Waits for an operation. Cancelled, one that waits leaves nothing behind; others go on."""
         op.tag = future = self._attach().create_future()
+        alone = self._waiting == 0
+        self._waiting += 1
         try:
+            if alone:  # its command goes out at once; those of many are gathered in the loop's next turn
+                self._dispatch()
+                if future.done():  # other tasks have their turn all the same
+                    await asyncio.sleep(0)
             await future
         except BaseException:
             op.abandon()
             raise
+        finally:
+            self._waiting -= 1
         return op.result()
 
     def _after_fork(self) -> None:
         super()._after_fork()
         self._fds = []
+        self._waiting = 0
 
     # ---- Its end ----
 
