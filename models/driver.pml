@@ -1,19 +1,24 @@
 /* Which thread drives a connection that callers share, and how one that does not come back is replaced.
  *
- *   drive, follow     become_driver() and follow() of src/net/driver/conn_driver.c
- *   driving           hfi_driver_wait() of driver_wait.c: begins a poll, polls, ends it, reads
- *   release           hfi_driver_release_locked(): the first follower that has no work is named driver
- *   keeper            check_driver() of driver_stall.c
+ *   begin             hfi_exec_run() of src/task/task.c: the caller looks at what was posted, sends, or leaves
+ *   drive             become_driver() of src/net/driver/conn_driver.c
+ *   follow            follow() there
+ *   driving           hfi_driver_wait() of driver_wait.c: hfi_exec_poll_begin(), poll(), hfi_exec_poll_end()
+ *   reading           hfi_conn_on_ready() of src/net/conn/receive.c: recv(), complete_requests()
+ *   release()         hfi_driver_release_locked(): the first follower that has no work is named driver
+ *   keeper            hfi_driver_stall_fired() of driver_stall.c; preempting is hfi_exec_preempt()
  *
- * The mutex of the connection is an atomic step, that of an executor, too. A thread may rest between two steps for as long
- * as the schedule likes; STALLS of them stop for ever, in a poll or as a follower. One caller gets other work while
- * it waits, and leaves. Nobody may be left waiting for an answer that can be read, and no two threads may read. Left out:
- * drivers in recv(), listeners, connections that end. The keeper looks once: that it looks twice only spares drivers that
- * are slow.
+ * One step is what happens under a mutex once taken: the connection's ("conn"), with what is called under it, or an
+ * executor's ("exec"); or one system call, or a load. The keeper has the connection's mutex for two steps, and takes the
+ * driver's executor twice. A thread may rest between two steps for as long as the schedule likes; STALLS of them stop for
+ * ever, in a poll or as a follower. One caller gets other work while it waits, and leaves. Nobody may be left waiting for an
+ * answer that can be read, and no two threads may read. Left out: drivers in recv(), listeners, connections that end, the
+ * keeper as a driver. The keeper looks once, and does not count polls: that it looks twice, and at one poll, only spares
+ * drivers that are slow.
  *
  * small: CALLERS=3 REQUESTS=1 STALLS=1 CANCELS=1
- * large: CALLERS=3 REQUESTS=1 STALLS=1 CANCELS=1
- * rules: IN_POLL=0 FINDS_OUT=0 EXPECTED=0 STALLED=0 PASSES_ON=0
+ * large: CALLERS=3 REQUESTS=1 STALLS=2 CANCELS=1
+ * rules: IN_POLL=0 FINDS_OUT=0 EXPECTED=0 STALLED=0 PASSES_ON=0 IDLE_ONLY=0
  */
 #ifndef IN_POLL
 #define IN_POLL 1 /* a driver is replaced only while it polls: there it has read nothing */
@@ -30,99 +35,140 @@
 #ifndef PASSES_ON
 #define PASSES_ON 1 /* a follower that leaves passes on what it was named */
 #endif
+#ifndef IDLE_ONLY
+#define IDLE_ONLY 1 /* a caller polls, and so stays the driver, only without work of its own */
+#endif
 #define ALL (CALLERS + 1)
 
-byte driver = 0;    /* 0: nobody */
-byte reader = 0;    /* who is between the first byte and the last */
+bool mtx = false;    /* the keeper has the connection's mutex */
+byte driver = 0;     /* 0: nobody */
+byte in_flight = 0;
+byte reader = 0;     /* who is between recv() and complete_requests() */
 byte stalls = 0, cancels = 0;
-bool done[ALL], work[ALL], woken[ALL], following[ALL], polling[ALL], replaced[ALL];
+/* Of an executor: a reply or other work was posted; woken; the eventfd of its poll is readable. */
+bool ready[ALL], work[ALL], woken[ALL], wake_sent[ALL];
+bool following[ALL], polling[ALL], replaced[ALL];
 chan sent = [CALLERS * REQUESTS] of { byte };
 chan socket = [CALLERS * REQUESTS] of { byte };
 
-/* In one step: the driver leaves, and names another. */
+#define HAS_WORK(c) (ready[c] || work[c] || woken[c])
+
+/* wake_locked(): whoever sleeps on its futex finds its work; whoever polls is told by its eventfd. */
+inline wake(c) {
+    if
+    :: polling[c] -> wake_sent[c] = true
+    :: else
+    fi
+}
+
+/* Under the connection's mutex. */
 inline release() {
     driver = 0;
     i = 1;
     do
-    :: i <= CALLERS && !(following[i] && !done[i] && !work[i] && !woken[i]) -> i++
-    :: i <= CALLERS && following[i] && !done[i] && !work[i] && !woken[i] -> driver = i; woken[i] = true; break
+    :: i <= CALLERS && following[i] && !HAS_WORK(i) -> driver = i; woken[i] = true; break
+    :: i <= CALLERS && !(following[i] && !HAS_WORK(i)) -> i++
     :: i > CALLERS -> break
     od;
     i = 0
 }
 
-#define READY(c) (nempty(socket) || woken[c] || work[c])
-
 proctype caller(byte c) {
     byte n = 0, x = 0, i = 0;
+    bool waits = false, readable = false;
 begin:
-    if
-    :: n == REQUESTS || work[c] -> goto gone
-    :: else -> atomic { n++; done[c] = false; sent!c }
-    fi;
-drive:
-    atomic {
-        if
-        :: done[c] || work[c] -> goto begin
-        :: else ->
-            if
-            :: driver == 0 -> driver = c; goto driving
-            :: else -> following[c] = true
-            fi
-        fi
-    };
-    if
-    :: woken[c]
-    :: stalls < STALLS -> stalls++; goto end_stalled
-    fi;
-    atomic {
+    atomic { /* exec */
         woken[c] = false;
         if
-        :: !following[c] -> goto drive /* its answer came */
-        :: else -> following[c] = false
-        fi;
-        if
-        :: driver == c && !done[c] && !work[c] -> goto driving
-        :: driver == c && (done[c] || work[c]) && PASSES_ON -> release()
+        :: work[c] -> goto gone
+        :: !work[c] && ready[c] -> ready[c] = false; waits = false
         :: else
         fi
     };
-    goto drive;
-driving:
-    atomic {
+    if
+    :: waits -> goto drive
+    :: !waits && n == REQUESTS -> goto gone
+    :: else
+    fi;
+    atomic { !mtx -> n++; waits = true; in_flight++; sent!c }; /* conn */
+drive:
+    atomic { /* conn */
+        !mtx ->
         if
-        :: done[c] || work[c] -> goto leave
-        :: else -> polling[c] = true
+        :: in_flight == 0 -> goto asleep
+        :: in_flight > 0 && driver == 0 -> driver = c; goto driving
+        :: else -> following[c] = true
         fi
     };
+    /* follow */
     if
-    :: READY(c)
-    :: stalls < STALLS -> stalls++; goto end_stalled
+    :: HAS_WORK(c)
+    :: atomic { stalls < STALLS -> stalls++; goto end_stalled }
     fi;
-    atomic {
-        polling[c] = false;
-        woken[c] = false;
+    if
+    :: !following[c] -> goto begin /* its answer came */
+    :: else
+    fi;
+    atomic { /* conn, and exec under it */
+        !mtx ->
+        following[c] = false;
         if
-        :: replaced[c] && FINDS_OUT -> replaced[c] = false; goto drive
+        :: driver == c ->
+            woken[c] = false;
+            if
+            :: !HAS_WORK(c) -> goto driving
+            :: HAS_WORK(c) && PASSES_ON -> release()
+            :: else
+            fi
+        :: else
+        fi
+    };
+    goto begin;
+asleep:
+    HAS_WORK(c) -> goto begin;
+driving:
+    atomic { /* exec: begins a poll */
+        if
+        :: HAS_WORK(c) && IDLE_ONLY -> goto leave
+        :: else -> polling[c] = true; wake_sent[c] = false
+        fi
+    };
+    if /* poll() */
+    :: atomic { nempty(socket) || wake_sent[c] -> readable = nempty(socket) }
+    :: atomic { stalls < STALLS -> stalls++; goto end_stalled }
+    fi;
+    atomic { /* exec: ends it */
+        polling[c] = false;
+        wake_sent[c] = false;
+        if
+        :: replaced[c] && FINDS_OUT -> replaced[c] = false; readable = false; goto leave
         :: else -> replaced[c] = false
         fi
     };
-    atomic {
+    if
+    :: !readable -> goto driving
+    :: else -> readable = false
+    fi;
+    atomic { /* recv() */
+        assert(reader == 0);
         if
-        :: nempty(socket) -> assert(reader == 0); reader = c
-        :: else -> goto driving
+        :: nempty(socket) -> socket?x; reader = c
+        :: empty(socket) -> goto driving
         fi
     };
-    atomic {
-        socket?x;
+    atomic { /* conn */
+        !mtx ->
         reader = 0;
-        done[x] = true;
+        in_flight--;
         following[x] = false;
-        woken[x] = x != c
+        ready[x] = true;
+        wake(x);
+        x = 0
     };
     goto driving;
 leave:
-    atomic {
+    atomic { /* conn */
+        !mtx ->
         if
         :: driver == c -> release()
         :: else
@@ -135,19 +181,25 @@ gone:
     skip
 }
 
-/* Somebody else depends on the driver. */
+/* Somebody depends on the driver. */
 #define MATTERS (following[1] || following[2] || following[CALLERS - 1] || following[CALLERS])
+#define STUCK(c) ((polling[c] || !IN_POLL) && (wake_sent[c] || nempty(socket)))
 
 proctype keeper() {
     byte i = 0;
 end_keeper:
     do
-    :: atomic { EXPECTED && driver != 0 && following[driver] && woken[driver] && MATTERS -> release() }
-    :: atomic {
-           STALLED && driver != 0 && !following[driver] && MATTERS && (polling[driver] || !IN_POLL) && READY(driver) ->
-           replaced[driver] = true;
-           woken[driver] = true;
-           release()
+    :: atomic { EXPECTED && driver != 0 && following[driver] && MATTERS -> release() }
+    :: atomic { STALLED && driver != 0 && !following[driver] && MATTERS && STUCK(driver) -> mtx = true };
+       atomic { /* still conn; exec again, which may have gone on meanwhile */
+           if
+           :: polling[driver] || !IN_POLL ->
+               replaced[driver] = true;
+               wake(driver);
+               release()
+           :: else
+           fi;
+           mtx = false
        }
     od
 }
@@ -156,7 +208,7 @@ proctype server() {
     byte x;
 end_server:
     do
-    :: atomic { sent?x -> socket!x }
+    :: atomic { sent?x -> socket!x; x = 0 }
     od
 }
 
@@ -164,7 +216,7 @@ end_server:
 proctype world() {
 end_world:
     do
-    :: atomic { cancels < CANCELS && !work[2] -> cancels++; work[2] = true; woken[2] = true }
+    :: atomic { cancels < CANCELS && !work[2] -> cancels++; work[2] = true; wake(2) } /* exec */
     od
 }
 
