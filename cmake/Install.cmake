@@ -43,6 +43,10 @@ endif()
 
 file(GLOB pages CONFIGURE_DEPENDS man/*.[1-8])
 foreach(page IN LISTS pages)
+  get_filename_component(name ${page} NAME)
+  if(HF_MAN3_DIR AND EXISTS ${HF_MAN3_DIR}/${name}) # There, it has the rules of the header.
+    continue()
+  endif()
   string(REGEX MATCH "[1-8]$" section ${page})
   install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man${section})
 endforeach()

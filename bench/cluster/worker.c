@@ -1,10 +1,11 @@
-/* One run of the cluster's benchmark, started by bench/cluster/run: threads of one client that acquire and release, each a lock
- * of its own.
+/* One run of the cluster's benchmark, started by bench/cluster/run: threads of one client that
+ * acquire and release, each a lock of its own.
  *
  *     hf_bench_cluster URL THREADS SECONDS      for so long, after half a second of warming up
  *     hf_bench_cluster URL THREADS PAIRS pairs  so many each, for those who count what it does
  *
- * Prints "PAIRS SECONDS CPU": the pairs of all of them, how long they took, and the processor seconds of this process meanwhile. */
+ * Prints "PAIRS SECONDS CPU": the pairs of all of them, how long they took, and the processor
+ * seconds of this process meanwhile. */
 #include <holdfast/holdfast.h>
 
 #include <pthread.h>

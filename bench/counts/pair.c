@@ -3,7 +3,7 @@
  *
  *   hf_bench_counts URL KIND PAIRS
  *
- * KIND is plain, fenced, fair or semaphore. Public header only.
+ * KIND is plain, fenced, fair, string or semaphore. Public header only.
  */
 #include <holdfast/holdfast.h>
 
@@ -16,10 +16,14 @@ static int fail(const char *what) {
     return EXIT_FAILURE;
 }
 
-static int lock_pairs(hf_client *client, hf_kind kind, unsigned flags, long pairs) {
+static int lock_pairs(hf_client *client, const char *kind, long pairs) {
     hf_lock_options options = HF_LOCK_OPTIONS_INIT;
-    options.kind = kind;
-    options.flags = flags;
+    if (strcmp(kind, "fair") == 0)
+        options.kind = HF_FAIR;
+    else if (strcmp(kind, "string") == 0)
+        options.kind = HF_STRING;
+    else if (strcmp(kind, "fenced") == 0)
+        options.flags = HF_FENCED;
     hf_lock *lock = NULL;
     int err = hf_lock_new_with(client, "counts", strlen("counts"), &options, &lock);
     for (long i = 0; i < pairs && err == HF_OK; i++) {
@@ -59,8 +63,7 @@ int main(int argc, char **argv) {
     if (strcmp(kind, "semaphore") == 0)
         err = semaphore_pairs(client, pairs);
     else
-        err = lock_pairs(client, strcmp(kind, "fair") == 0 ? HF_FAIR : HF_PLAIN,
-                         strcmp(kind, "fenced") == 0 ? HF_FENCED : 0, pairs);
+        err = lock_pairs(client, kind, pairs);
     if (err != HF_OK)
         return fail(kind);
     hf_close(client);

@@ -1,10 +1,11 @@
-/* One process of the failover's benchmark, started by bench/failover/run: it holds a lock for the whole time, and another that
- * the run takes away from it, and acquires and releases a third every 10 ms.
+/* One process of the failover's benchmark, started by bench/failover/run: it holds a lock for the
+ * whole time, and another that the run takes away from it, and acquires and releases a third every
+ * 10 ms.
  *
  *     hf_bench_failover URL SECONDS
  *
- * Prints "ready" when both are held, then with times in microseconds of the epoch "call BEGAN ENDED RESULT" for each pair
- * and "lost TIME" when the loss of the second is reported. */
+ * Prints "ready" when both are held, then with times in microseconds of the epoch "call BEGAN ENDED
+ * RESULT" for each pair and "lost TIME" when the loss of the second is reported. */
 #include <holdfast/holdfast.h>
 
 #include <stdio.h>

@@ -1,11 +1,12 @@
 /*
  * What bench/fleet/run starts: a process of the fleet, or one that asks it.
  *
- *   hf_bench_fleet hold URL CLIENTS LOCKS NAME   so many clients, each with so many locks; "ready", and then for each line on
- *                                                the standard input one with the processor time of all threads but this
+ *   hf_bench_fleet hold URL CLIENTS LOCKS NAME   so many clients, each with so many locks; "ready",
+ *                                                and then for each line on the standard input one
+ *                                                with the processor time of all threads but this
  *                                                one, in microseconds; ends with the input
- *   hf_bench_fleet ask URL                       a survey, and a line: ms, locks, holders that are alive, missing, ms of
- *                                                processor time
+ *   hf_bench_fleet ask URL                       a survey, and a line: ms, locks, holders that are
+ *                                                alive, missing, ms of processor time
  */
 #include <holdfast/holdfast.h>
 

@@ -3,8 +3,9 @@
  *     hf_bench_peers URL [SECONDS [RUNS [WARMUP [ROW]]]]     ROW: only those whose names contain it
  *     hf_bench_peers URL takeover NAME     for each line that it reads: acquires that string lock, writes when, on the
  *                                          monotonic clock in nanoseconds, and releases it
- *     hf_bench_peers URL loss KIND NAME    for each line that it reads: acquires that lock (KIND plain or string), writes
- *                                          "tracked" once the server reports its changes, and when it is told that the hold
+ *     hf_bench_peers URL loss KIND NAME    for each line that it reads: acquires that lock (KIND
+ *                                          plain or string), writes "tracked" once the server
+ *                                          reports its changes, and when it is told that the hold
  *                                          is lost
  *
  * A sample is one lock+unlock pair as its caller sees it; in the drain row, from the start of a round
