@@ -4,16 +4,9 @@
  * An operation is abandoned at every moment: while it waits, when its answer is on the way, when it is complete and its
  * callback is still to come. Its callback never runs then, its outputs may be freed, and nothing stays acquired.
  */
-#include "support/case.h"
 #include "support/memory.h"
-#include "support/new_lock.h"
 #include "support/random.h"
 #include "support/world.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static void count_calls(hf_op *op, const hf_result *result, void *user) {
     (void)op, (void)result;
@@ -22,10 +15,9 @@ static void count_calls(hf_op *op, const hf_result *result, void *user) {
 
 /* Whatever was posted to the client's thread before has been done. */
 static void flush(hf_client *client) {
-    hf_op *op;
+    own_op *op;
     assert_int_equal(hf_ping_start(client, NULL, NULL, &op), HF_OK);
     assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_OK);
-    hf_op_free(op);
 }
 
 /* ---- At each moment ---- */
@@ -66,11 +58,10 @@ static const struct kind_row kinds[] = {
     {"read", HF_READ},   {"write", HF_WRITE}, {"string", HF_STRING}, {"cohort", HF_COHORT},
 };
 ROW_CASES(R14_abandoned_when_it_is_granted, row, kinds) {
-    struct world w;
-    hf_lock *lock;
+    OWN(world_end) struct world w;
     hf_op *op;
     world_begin(&w, NULL);
-    assert_int_equal(new_lock(w.client, row->kind, "granted", 7, &lock), HF_OK);
+    own_lock *lock = made(new_lock, w.client, row->kind, "granted", 7);
     assert_int_equal(hf_lock_acquire_start(lock, NULL, NULL, NULL, &op), HF_OK);
     assert_true(WAIT_FOR(world_stats(w.client).holds == 1, HANG_MS));
     assert_true(hf_op_abandon(op));
@@ -78,8 +69,6 @@ ROW_CASES(R14_abandoned_when_it_is_granted, row, kinds) {
     assert_true(WAIT_FOR(!server_has(w.server, "granted"), HANG_MS));
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
-    world_end(&w);
 }
 
 /* Only what the operation has added. */
@@ -134,16 +123,14 @@ WORLD_CASE(R14_abandoned_in_its_callback_is_freed) {
 
 /* The callback is due in hf_dispatch(). */
 CASE(R14_a_callback_that_is_due_does_not_run) {
-    struct world w;
+    OWN(world_end) struct world w;
     atomic_int calls = 0;
     hf_options options = world_options();
-    hf_client *client;
-    hf_lock *lock;
     hf_op *op;
     world_begin(&w, &options);
     options.flags = HF_MANUAL_DISPATCH;
-    assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
-    assert_int_equal(hf_lock_new(client, WORLD_NAME, &lock), HF_OK);
+    own_client *client = made(hf_open, server_url(w.server), &options);
+    own_lock *lock = made(hf_lock_new, client, WORLD_NAME);
     assert_int_equal(hf_lock_acquire_start(lock, NULL, count_calls, &calls, &op), HF_OK);
     assert_int_equal(hf_dispatch(client, HANG_MS), 1); /* the one it sees */
     assert_int_equal(calls, 1);
@@ -158,9 +145,6 @@ CASE(R14_a_callback_that_is_due_does_not_run) {
         assert_true(hf_dispatch(client, HANG_MS) >= 0);
     assert_int_equal(calls, 2);
     hf_op_free(ops[1]);
-    hf_lock_free(lock);
-    assert_int_equal(hf_close(client), HF_OK);
-    world_end(&w);
 }
 
 /* ---- What is acquired otherwise ---- */
@@ -190,7 +174,7 @@ WORLD_CASE(R14_permits_and_a_semaphores_are_given_back) {
 
 /* Outputs are freed with the operation that nobody sees, whenever that is. */
 CASE(R14_outputs_are_freed) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct memory memory;
     uint64_t seed = random_seed();
     memset(&memory, 0, sizeof memory);
@@ -213,18 +197,15 @@ CASE(R14_outputs_are_freed) {
     }
     flush(w.client);
     assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
-    world_end(&w);
 }
 
 WORLD_CASE(R14_an_adopted_hold_is_forgotten) {
     hf_options options = world_options();
     char handle[HF_HANDLE_MAX];
-    hf_client *brief;
-    hf_lock *lock;
     hf_op *op;
     options.watchdog_ms = 300;
-    assert_int_equal(hf_open(server_url(w->server), &options, &brief), HF_OK);
-    assert_int_equal(hf_lock_new(brief, WORLD_NAME, &lock), HF_OK);
+    own_client *brief = made(hf_open, server_url(w->server), &options);
+    own_lock *lock = made(hf_lock_new, brief, WORLD_NAME);
     hf_acquire_options fixed = world_wait_for(0, 1000);
     assert_int_equal(hf_lock_acquire_with(w->rival_lock, &fixed, NULL), HF_OK);
     assert_int_equal(hf_lock_handle(w->rival_lock, 0, handle, sizeof handle), HF_OK);
@@ -233,29 +214,26 @@ WORLD_CASE(R14_an_adopted_hold_is_forgotten) {
     assert_true(hf_op_abandon(op));
     assert_true(WAIT_FOR(world_stats(brief).holds == 0, HANG_MS));
     assert_true(world_wait_free(w, HANG_MS));
-    hf_lock_free(lock);
-    assert_int_equal(hf_close(brief), HF_OK);
 }
 
 /* ---- Closing comes next ---- */
 
 /* What was granted when it was abandoned is given back before the client is gone. */
 CASE(R14_abandoned_before_a_close) {
-    struct world w;
+    OWN(world_end) struct world w;
     int rounds = getenv("HF_SOAK") != NULL ? 2000 : 150;
     uint64_t seed = random_seed();
     world_begin(&w, NULL);
     for (int i = 0; i < rounds; i++) {
         hf_options options = world_options();
-        hf_client *client;
-        hf_lock *lock, *fair;
+        own_lock *fair;
         hf_op *ops[3];
         hf_acquire_options acquire = HF_ACQUIRE_OPTIONS_INIT;
         acquire.owner = 7;
         if (i % 2 == 1)
             options.flags = HF_MANUAL_DISPATCH;
-        assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
-        assert_int_equal(hf_lock_new(client, "left", &lock), HF_OK);
+        hf_client *client = made(hf_open, server_url(w.server), &options);
+        own_lock *lock = made(hf_lock_new, client, "left");
         assert_int_equal(new_lock(client, HF_FAIR, "left-fair", 9, &fair), HF_OK);
         assert_int_equal(hf_lock_acquire_start(lock, NULL, NULL, NULL, &ops[0]), HF_OK);
         assert_int_equal(hf_lock_acquire_start(lock, &acquire, NULL, NULL, &ops[1]), HF_OK);
@@ -268,10 +246,7 @@ CASE(R14_abandoned_before_a_close) {
         assert_int_equal(hf_close(client), HF_OK);
         assert_false(server_has(w.server, "left"));
         assert_false(server_has(w.server, "left-fair"));
-        hf_lock_free(lock);
-        hf_lock_free(fair);
     }
-    world_end(&w);
 }
 
 /* ---- Many, at random ---- */
@@ -290,7 +265,7 @@ static void note(hf_op *op, const hf_result *result, void *user) {
 }
 
 CASE(R14_each_result_is_seen_or_undone) {
-    struct world w;
+    OWN(world_end) struct world w;
     int rounds = getenv("HF_SOAK") != NULL ? 20000 : 1000, abandoned = 0;
     uint64_t seed = random_seed();
     hf_lock *locks[3];
@@ -321,22 +296,20 @@ CASE(R14_each_result_is_seen_or_undone) {
         hf_lock_free(locks[k]);
     }
     assert_true(WAIT_FOR(world_keys(w.server) == 0, HANG_MS));
-    world_end(&w);
 }
 
 /* ---- Forgetting ---- */
 
 /* Renewed until then, lost at its deadline. */
 ROW_CASES(R15_a_forgotten_hold_ends_with_its_lease, row, kinds) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct world_events events;
     hf_options options = world_options();
     hf_acquire_options acquire = HF_ACQUIRE_OPTIONS_INIT;
-    hf_lock *lock;
     options.watchdog_ms = 600;
     memset(&events, 0, sizeof events);
     world_begin(&w, &options);
-    assert_int_equal(new_lock(w.client, row->kind, "forgotten", 9, &lock), HF_OK);
+    own_lock *lock = made(new_lock, w.client, row->kind, "forgotten", 9);
     acquire.owner = hf_owner_new();
     assert_int_equal(hf_lock_on_lost(lock, world_on_event, &events), HF_OK);
     assert_int_equal(hf_lock_acquire_with(lock, &acquire, NULL), HF_OK);
@@ -347,8 +320,6 @@ ROW_CASES(R15_a_forgotten_hold_ends_with_its_lease, row, kinds) {
     assert_true(WAIT_FOR(!server_has(w.server, "forgotten"), HANG_MS));
     assert_int_equal(hf_lock_forget_as(lock, acquire.owner), HF_ELOST);
     assert_int_equal(hf_lock_forget_as(lock, acquire.owner), HF_ENOTOWNER);
-    hf_lock_free(lock);
-    world_end(&w);
 }
 
 WORLD_CASE_WITH(R15_a_forgotten_hold_can_be_released_or_taken_up_again, world_options(),

@@ -1,18 +1,17 @@
 /*
- * pthread_cancel() and the library: no function is a cancellation point, so a thread that is cancelled inside ends after it,
- * and leaves no mutex behind.
+ * pthread_cancel() and the library: no function is a cancellation point, so a thread that is
+ * cancelled inside ends after it, and leaves no mutex behind.
  *
- * A cancel that is pending before the call acts at the first cancellation point there is. So each function is tried, one after
- * the other, in a thread that has cancelled itself; and then any of them, at any time.
+ * A cancel that is pending before the call acts at the first cancellation point there is. So each
+ * function is tried, one after the other, in a thread that has cancelled itself; and then any of
+ * them, at any time.
  */
 #include "api/walk.h"
 #include "support/case.h"
+#include "support/new_lock.h"
 #include "support/random.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 
 static struct server *server;
@@ -60,10 +59,9 @@ CASE(no_function_is_a_cancellation_point) {
     assert_true(walk_begin(&w, server));
     for (size_t i = 0; i < walk_len; i++) {
         struct attempt attempt = {.walk = &w, .step = &walk_steps[i]};
-        pthread_t thread;
         void *ended;
         assert_true(walk_prepare(&w));
-        assert_int_equal(pthread_create(&thread, NULL, try_step, &attempt), 0);
+        pthread_t thread = started(try_step, &attempt);
         assert_true(join(thread, &ended));
         if (!attempt.returned)
             fail_msg("%s is a cancellation point", walk_steps[i].name);
@@ -94,13 +92,12 @@ static bool is_reported(void *arg) {
 
 CASE(a_thread_ends_with_a_cancel_pending) {
     struct walk w;
-    pthread_t thread;
     void *ended;
     atomic_int notified = 0;
     assert_true(walk_begin(&w, server));
     assert_true(walk_prepare(&w));
     assert_int_equal(hf_lock_on_lost(w.lock, on_event, &notified), HF_OK);
-    assert_int_equal(pthread_create(&thread, NULL, hold_and_end, w.lock), 0);
+    pthread_t thread = started(hold_and_end, w.lock);
     assert_true(join(thread, &ended));
     assert_ptr_equal(ended, (void *)(long)HF_OK);
     assert_true(wait_until(is_reported, &notified, HANG_MS));
@@ -131,7 +128,7 @@ struct steady {
 /* What hangs, if a mutex was left behind. */
 static void *lock_steadily(void *arg) {
     struct steady *steady = arg;
-    hf_lock *lock;
+    own_lock *lock;
     steady->err = hf_lock_new(steady->client, "steady", &lock);
     while (steady->err == HF_OK && !atomic_load(&steady->stop)) {
         steady->err = hf_lock_acquire(lock);
@@ -139,7 +136,6 @@ static void *lock_steadily(void *arg) {
             steady->err = hf_lock_release(lock);
         atomic_fetch_add(&steady->done, 1);
     }
-    hf_lock_free(lock);
     return NULL;
 }
 
@@ -148,16 +144,14 @@ CASE(a_client_survives_cancels_at_any_time) {
     int rounds = getenv("HF_SOAK") != NULL ? 2000 : 100;
     struct walk w;
     struct steady steady = {0};
-    pthread_t thread;
 
     assert_true(walk_begin(&w, server));
     w.number = seed;
     steady.client = w.client;
-    assert_int_equal(pthread_create(&thread, NULL, lock_steadily, &steady), 0);
+    pthread_t thread = started(lock_steadily, &steady);
     for (int i = 0; i < rounds; i++) {
-        pthread_t wanderer;
         void *ended;
-        assert_int_equal(pthread_create(&wanderer, NULL, wander, &w), 0);
+        pthread_t wanderer = started(wander, &w);
         linger(rand_r(&seed) % 30);
         assert_int_equal(pthread_cancel(wanderer), 0);
         assert_true(join(wanderer, &ended));

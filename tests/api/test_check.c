@@ -1,16 +1,11 @@
 /*
- * The check of a synchronous wait: called every 50 ms and after a signal, it ends the wait with HF_ECANCELED and nothing is
- * left behind, whatever the wait is for: every kind of lock, a semaphore, permits, a latch, a server that does not answer.
+ * The check of a synchronous wait: called every 50 ms and after a signal, it ends the wait with
+ * HF_ECANCELED and nothing is left behind, whatever the wait is for: every kind of lock, a
+ * semaphore, permits, a latch, a server that does not answer.
  */
-#include "support/case.h"
-#include "support/new_lock.h"
 #include "support/world.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 struct checks {
     int calls, end_at; /* true at this call */
@@ -50,13 +45,12 @@ static const struct kind_row kinds[] = {
 
 /* Behind another client; a reader behind a writer. */
 ROW_CASES(T08_a_check_ends_the_wait_for, row, kinds) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct checks checks = {.end_at = 3};
-    hf_lock *mine, *theirs;
     any_kind against = row->kind == HF_READ ? HF_WRITE : row->kind;
     world_begin(&w, NULL);
-    assert_int_equal(new_lock(w.client, row->kind, "behind", 6, &mine), HF_OK);
-    assert_int_equal(new_lock(w.rival, against, "behind", 6, &theirs), HF_OK);
+    own_lock *mine = made(new_lock, w.client, row->kind, "behind", 6);
+    own_lock *theirs = made(new_lock, w.rival, against, "behind", 6);
     assert_int_equal(hf_lock_acquire(theirs), HF_OK);
     hf_acquire_options options = checked(&checks);
     int64_t begun_ms = now_ms();
@@ -69,9 +63,6 @@ ROW_CASES(T08_a_check_ends_the_wait_for, row, kinds) {
     checks.calls = 0; /* and the next acquire is as ever */
     assert_int_equal(hf_lock_acquire_with(mine, &options, NULL), HF_OK);
     assert_int_equal(hf_lock_release(mine), HF_OK);
-    hf_lock_free(mine);
-    hf_lock_free(theirs);
-    world_end(&w);
 }
 
 WORLD_CASE(T08_a_check_ends_the_wait_for_all_of_two) {
@@ -128,37 +119,30 @@ WORLD_CASE_WITH(T08_a_check_ends_a_wait_for_the_answer, world_options(),
 CASE(T08_a_check_ends_a_wait_while_connecting) {
     struct checks checks = {.end_at = 2};
     hf_options options = world_options();
-    hf_client *client;
-    hf_lock *lock;
-    struct server *server = server_start(NULL);
+    own_server *server = server_start(NULL);
     options.cmd_timeout_ms = options.connect_timeout_ms = HANG_MS;
     server_freeze(server); /* it accepts, and does not greet */
-    assert_int_equal(hf_open(server_url(server), &options, &client), HF_OK);
-    assert_int_equal(hf_lock_new(client, "frozen", &lock), HF_OK);
+    own_client *client = made(hf_open, server_url(server), &options);
+    own_lock *lock = made(hf_lock_new, client, "frozen");
     hf_acquire_options acquire = checked(&checks);
     assert_int_equal(hf_lock_acquire_with(lock, &acquire, NULL), HF_ECANCELED);
     assert_int_equal(checks.calls, 2);
-    hf_lock_free(lock);
-    assert_int_equal(hf_close(client), HF_OK);
-    server_free(server);
 }
 
 CASE(T08_a_check_ends_the_wait_for_a_quorum) {
     struct checks checks = {.end_at = 2};
     struct server *servers[3];
     char urls[1024] = "";
-    hf_client *client, *rival;
-    hf_lock *lock, *theirs;
     for (int i = 0; i < 3; i++) {
         servers[i] = server_start(NULL);
         snprintf(urls + strlen(urls), sizeof urls - strlen(urls), "%s ", server_url(servers[i]));
     }
     hf_options options = world_options();
     options.restart_guard_ms = 0;
-    assert_int_equal(hf_open(urls, &options, &client), HF_OK);
-    assert_int_equal(hf_open(urls, &options, &rival), HF_OK);
-    assert_int_equal(hf_lock_new(client, "voted", &lock), HF_OK);
-    assert_int_equal(hf_lock_new(rival, "voted", &theirs), HF_OK);
+    hf_client *client = made(hf_open, urls, &options);
+    hf_client *rival = made(hf_open, urls, &options);
+    hf_lock *lock = made(hf_lock_new, client, "voted");
+    hf_lock *theirs = made(hf_lock_new, rival, "voted");
     assert_int_equal(hf_lock_acquire(theirs), HF_OK);
     hf_acquire_options acquire = checked(&checks);
     assert_int_equal(hf_lock_acquire_with(lock, &acquire, NULL), HF_ECANCELED);
@@ -208,20 +192,18 @@ static const struct signal_row signals[] = {
 };
 
 ROW_CASES(T09_a_signal_calls_the_check_at_once, row, signals) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct checks checks = {.end_at = 100};
     struct signalled signalled = {.waiter = pthread_self(), .checks = &checks};
     struct sigaction action = {.sa_handler = ignore_signal, .sa_flags = row->flags}, before;
-    hf_lock *mine, *theirs;
-    pthread_t thread;
     world_begin(&w, NULL);
-    assert_int_equal(new_lock(w.client, row->kind, "behind", 6, &mine), HF_OK);
-    assert_int_equal(new_lock(w.rival, row->kind, "behind", 6, &theirs), HF_OK);
+    own_lock *mine = made(new_lock, w.client, row->kind, "behind", 6);
+    own_lock *theirs = made(new_lock, w.rival, row->kind, "behind", 6);
     assert_int_equal(hf_lock_acquire(theirs), HF_OK);
     sigaction(SIGUSR1, &action, &before);
     hf_acquire_options options = checked(&checks);
     int64_t begun_ms = now_ms();
-    assert_int_equal(pthread_create(&thread, NULL, send_signals, &signalled), 0);
+    pthread_t thread = started(send_signals, &signalled);
     assert_int_equal(hf_lock_acquire_with(mine, &options, NULL), HF_ECANCELED);
     int64_t took_ms = now_ms() - begun_ms;
     atomic_store(&signalled.over, true);
@@ -230,9 +212,6 @@ ROW_CASES(T09_a_signal_calls_the_check_at_once, row, signals) {
     assert_int_equal(checks.calls, 100);
     assert_true(took_ms < 100 * (int64_t)HF_CHECK_MS);
     assert_int_equal(hf_lock_release(theirs), HF_OK);
-    hf_lock_free(mine);
-    hf_lock_free(theirs);
-    world_end(&w);
 }
 
 /* ---- In the check ---- */
@@ -252,9 +231,8 @@ static bool wait_for_others(void *user) {
 
 static void *lock_and_unlock(void *arg) {
     struct slow *slow = arg;
-    hf_lock *lock;
     assert_true(WAIT_FOR(atomic_load(&slow->in_check), HANG_MS));
-    assert_int_equal(hf_lock_new(slow->w->client, "other", &lock), HF_OK);
+    hf_lock *lock = made(hf_lock_new, slow->w->client, "other");
     for (int i = 0; i < 100; i++) {
         assert_int_equal(hf_lock_acquire(lock), HF_OK);
         assert_int_equal(hf_lock_release(lock), HF_OK);
@@ -267,11 +245,10 @@ static void *lock_and_unlock(void *arg) {
 WORLD_CASE(T10_a_slow_check_keeps_no_other_thread_waiting) {
     struct slow slow = {.w = w};
     hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
-    pthread_t thread;
     options.check = wait_for_others;
     options.check_user = &slow;
     assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
-    assert_int_equal(pthread_create(&thread, NULL, lock_and_unlock, &slow), 0);
+    pthread_t thread = started(lock_and_unlock, &slow);
     assert_int_equal(hf_lock_acquire_with(w->lock, &options, NULL), HF_ECANCELED);
     pthread_join(thread, NULL);
     assert_true(atomic_load(&slow.others_done));
@@ -279,7 +256,7 @@ WORLD_CASE(T10_a_slow_check_keeps_no_other_thread_waiting) {
 }
 
 WORLD_CASE(T10_a_call_inside_a_check_is_refused) {
-    hf_lock *other;
+    own_lock *other;
     assert_int_equal(hf_lock_new(w->client, "other", &other), HF_OK);
     struct checks checks = {.end_at = 2, .calls_on = other};
     hf_acquire_options options = checked(&checks);
@@ -289,7 +266,6 @@ WORLD_CASE(T10_a_call_inside_a_check_is_refused) {
     assert_int_equal(hf_lock_acquire(other), HF_OK); /* not inside it any more */
     assert_int_equal(hf_lock_release(other), HF_OK);
     assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
-    hf_lock_free(other);
 }
 
 WORLD_CASE(T10_an_operation_with_a_check_is_refused) {

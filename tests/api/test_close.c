@@ -1,6 +1,7 @@
 /*
- * hf_close() at random times beside operations of every kind: each of them ends once, with a result or with HF_ECLOSED, its
- * callback has run when hf_close() returns, and every byte is given back. On either engine.
+ * hf_close() at random times beside operations of every kind: each of them ends once, with a result
+ * or with HF_ECLOSED, its callback has run when hf_close() returns, and every byte is given back.
+ * On either engine.
  */
 #include <holdfast/holdfast.h>
 
@@ -9,14 +10,8 @@
 #include "support/memory.h"
 #include "support/new_lock.h"
 #include "support/random.h"
-#include "support/server.h"
-#include "support/wait.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #define OPS 24
 #define CLOSE_WITHIN_US 4000 /* an operation on an idle machine takes some 100 */

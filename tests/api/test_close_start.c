@@ -1,18 +1,13 @@
 /*
- * hf_close_start(): what hf_close() does, without waiting. With operations of several kinds under way, at random moments; on
- * threads of the library, and by hand, in hf_dispatch(), by a loop that blocks there and by one that polls the descriptor.
+ * hf_close_start(): what hf_close() does, without waiting. With operations of several kinds under
+ * way, at random moments; on threads of the library, and by hand, in hf_dispatch(), by a loop that
+ * blocks there and by one that polls the descriptor.
  */
-#include "support/case.h"
 #include "support/memory.h"
-#include "support/new_lock.h"
 #include "support/random.h"
 #include "support/world.h"
 
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #define OPS 12
 
@@ -154,10 +149,9 @@ CASE(T11_by_hand_from_another_thread) {
     struct server *server = world_server();
     for (int i = 0; i < rounds(); i++) {
         struct round round;
-        pthread_t thread;
         begin(&round, server_url(server), HF_MANUAL_DISPATCH);
         start_ops(&round);
-        assert_int_equal(pthread_create(&thread, NULL, close_it, &round), 0);
+        pthread_t thread = started(close_it, &round);
         dispatch_until_gone(&round, false);
         pthread_join(thread, NULL);
         end(&round);
@@ -165,15 +159,13 @@ CASE(T11_by_hand_from_another_thread) {
     }
 }
 
-CASE(T11_twice_is_refused) {
-    struct round round;
-    begin(&round, server_url(world_server()), HF_MANUAL_DISPATCH);
-    assert_int_equal(hf_close_start(round.client, NULL, NULL), HF_EINVAL);
-    assert_int_equal(hf_close_start(NULL, on_gone, &round), HF_EINVAL);
-    assert_int_equal(hf_close_start(round.client, on_gone, &round), HF_OK);
-    assert_int_equal(hf_close_start(round.client, on_gone, &round), HF_ECLOSED);
-    dispatch_until_gone(&round, true);
-    end(&round);
+CASE_IN(T11_twice_is_refused, struct round, round, begin, end, server_url(world_server()),
+        HF_MANUAL_DISPATCH) {
+    assert_int_equal(hf_close_start(round->client, NULL, NULL), HF_EINVAL);
+    assert_int_equal(hf_close_start(NULL, on_gone, round), HF_EINVAL);
+    assert_int_equal(hf_close_start(round->client, on_gone, round), HF_OK);
+    assert_int_equal(hf_close_start(round->client, on_gone, round), HF_ECLOSED);
+    dispatch_until_gone(round, true);
 }
 
 /* ---- Inside a callback ---- */
@@ -200,16 +192,15 @@ CASE(T11_inside_a_callback) {
 
 /* ---- It does not wait ---- */
 
-/* A cancelled acquire may have been granted: the client is gone when that is undone, and not before. Were this thread kept
- * waiting, nobody would let the answer through. */
+/* A cancelled acquire may have been granted: the client is gone when that is undone, and not
+ * before. Were this thread kept waiting, nobody would let the answer through. */
 CASE(T11_what_is_to_be_undone_keeps_no_thread_waiting) {
     for (unsigned manual = 0; manual <= 1; manual++) {
         struct world w;
         struct round round;
         world_begin(&w, NULL);
         begin(&round, proxy_url(w.proxy), manual != 0 ? HF_MANUAL_DISPATCH : 0);
-        hf_lock *lock;
-        assert_int_equal(hf_lock_new(round.client, WORLD_NAME, &lock), HF_OK);
+        hf_lock *lock = made(hf_lock_new, round.client, WORLD_NAME);
         proxy_stall_request(w.proxy, WORLD_ACQUIRE);
         assert_int_equal(hf_lock_acquire_start(lock, NULL, on_end, &round, &round.ops[0]), HF_OK);
         round.started = 1;
@@ -237,17 +228,14 @@ static void *wait_for_lock(void *arg) {
     return (void *)(intptr_t)hf_lock_acquire(arg);
 }
 
-CASE(T11_synchronous_waits_end) {
-    struct world w;
+WORLD_CASE(T11_synchronous_waits_end) {
     struct round round;
     pthread_t thread;
     void *code;
-    world_begin(&w, NULL);
     for (unsigned manual = 0; manual <= 1; manual++) {
-        begin(&round, server_url(w.server), manual != 0 ? HF_MANUAL_DISPATCH : 0);
-        hf_lock *lock;
-        assert_int_equal(hf_lock_new(round.client, WORLD_NAME, &lock), HF_OK);
-        assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+        begin(&round, server_url(w->server), manual != 0 ? HF_MANUAL_DISPATCH : 0);
+        hf_lock *lock = made(hf_lock_new, round.client, WORLD_NAME);
+        assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
         assert_int_equal(pthread_create(&thread, NULL, wait_for_lock, lock), 0);
         assert_true(WAIT_FOR(world_stats(round.client).waits == 1, HANG_MS));
         assert_int_equal(hf_close_start(round.client, on_gone, &round), HF_OK);
@@ -256,11 +244,10 @@ CASE(T11_synchronous_waits_end) {
         if (manual != 0)
             dispatch_until_gone(&round, false);
         assert_true(WAIT_FOR(atomic_load(&round.gone) == 1, HANG_MS));
-        assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+        assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
         hf_lock_free(lock);
         end(&round);
     }
-    world_end(&w);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

@@ -1,23 +1,21 @@
 /*
- * fork() and the library: in a child every call on what the parent has made says so, and never waits for a mutex that another
- * thread of the parent had. The thread that forked may use clients of its own there, and may end.
+ * fork() and the library: in a child every call on what the parent has made says so, and never
+ * waits for a mutex that another thread of the parent had. The thread that forked may use clients
+ * of its own there, and may end.
  *
- * Mutexes of the library are held by the thread that forks, where one of them is the subject: for the child it is all the same
- * who held them. The rest is left to chance, with other threads at work.
+ * Mutexes of the library are held by the thread that forks, where one of them is the subject: for
+ * the child it is all the same who held them. The rest is left to chance, with other threads at
+ * work.
  */
 #include "api/client.h"
 #include "api/walk.h"
 #include "support/case.h"
 #include "support/crowd.h"
+#include "support/new_lock.h"
 #include "support/random.h"
 #include "task/thread_record.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static struct server *server;
 
@@ -116,15 +114,13 @@ static void *fire_steadily(void *arg) {
 
 /* The other thread has its mutex at nearly every time. */
 CASE(a_switch_stays_with_the_parent) {
-    hf_cancel *cancel;
-    pthread_t thread;
+    own_cancel *cancel;
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
-    assert_int_equal(pthread_create(&thread, NULL, fire_steadily, cancel), 0);
+    pthread_t thread = started(fire_steadily, cancel);
     for (int i = 0; i < 20; i++)
         assert_true(expect_exit(run_child(use_switch, cancel), 0, HANG_MS));
     pthread_cancel(thread);
     pthread_join(thread, NULL);
-    hf_cancel_free(cancel);
 }
 
 /* ---- Inside a callback ---- */
@@ -170,7 +166,7 @@ struct passage {
 static int walk_all(void *arg) {
     struct passage *passage = arg;
     struct walk *w = &passage->walk;
-    size_t order[512];
+    size_t order[512] = {0};
     if (walk_len > sizeof order / sizeof order[0])
         return 255;
     for (size_t i = 0; i < walk_len; i++) {

@@ -2,9 +2,9 @@
  * The steps of a walk: one for each exported function, in the order of tests/frame/exports.txt.
  */
 #include "api/walk.h"
+#include "support/new_lock.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -408,11 +408,10 @@ static bool listens(void *arg) {
 
 /* The client's own thread has done all of it, and sleeps: a thread that posts to it has to wake it. */
 static bool settle(struct walk *w) {
-    hf_op *op = NULL;
+    own_op *op = NULL;
     bool settled = wait_until(listens, w, HANG_MS) &&
                    hf_ping_start(w->client, NULL, NULL, &op) == HF_OK &&
                    hf_op_wait(op, HANG_MS, NULL) == HF_OK;
-    hf_op_free(op);
     return settled;
 }
 

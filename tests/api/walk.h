@@ -9,22 +9,18 @@
  *     }
  *     walk_end(&w);
  *
- * Include as "api/walk.h". Nothing here asserts, so any thread and any child may walk. A walk is for one thread at a time. */
+ * Include as "api/walk.h". Nothing here asserts, so any thread and any child may walk. A walk is
+ * for one thread at a time. */
 #ifndef HF_TEST_API_WALK_H
 #define HF_TEST_API_WALK_H
 
 #include <holdfast/holdfast.h>
 
+#include "support/case.h"
 #include "support/server.h"
 #include "support/wait.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 struct walk {
     struct server *server;

@@ -3,21 +3,13 @@
  * written. tests/cli/history.sh has it in a whole `serve`.
  */
 #include "history/history.h"
+#include "support/case.h"
+#include "support/wait.h"
 
 #include <errno.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #define AT_MS 1795062652617
 
@@ -42,7 +34,7 @@ static void names_keep_their_bytes(void **state) {
         struct history_event event = named("acquired", rows[i].name, rows[i].len);
         struct history_line read;
         event.owner = "x\xff:1";
-        char *line = history_event_line(&event);
+        own_text *line = history_event_line(&event);
         assert_non_null(line);
         for (const char *c = line; *c != '\0'; c++)
             assert_true((unsigned char)*c >= 0x20 && *c != 0x7f);
@@ -55,7 +47,6 @@ static void names_keep_their_bytes(void **state) {
         assert_true(history_event_is_about(&read.event, rows[i].name, rows[i].len));
         assert_false(history_event_is_about(&read.event, "another", 7));
         history_line_free(&read);
-        free(line);
     }
 }
 
@@ -65,14 +56,13 @@ static void long_names_are_cut(void **state) {
     memset(name, 0xff, sizeof name);
     struct history_event event = named("acquired", name, sizeof name);
     struct history_line read;
-    char *line = history_event_line(&event);
+    own_text *line = history_event_line(&event);
     assert_non_null(line);
     assert_true(strlen(line) < HISTORY_LINE_MAX);
     assert_true(history_line_read(line, strlen(line), &read));
     assert_int_equal(read.event.name_len, HISTORY_NAME_MAX);
     assert_true(history_event_is_about(&read.event, name, sizeof name));
     history_line_free(&read);
-    free(line);
 }
 
 static void what_is_no_event_is_refused(void **state) {
@@ -136,12 +126,11 @@ static void odd_fields_are_ignored(void **state) {
 
 static size_t count_of(const struct history *history, const struct history_query *query,
                        const char *part) {
-    char *text = history_find(history, query);
+    own_text *text = history_find(history, query);
     size_t count = 0;
     assert_non_null(text);
     for (const char *at = text; (at = strstr(at, part)) != NULL; at++)
         count++;
-    free(text);
     return count;
 }
 
@@ -181,8 +170,7 @@ static void all_of_it_is_bounded(void **state) {
         struct history *history = history_new(k == 0 ? &few : &small, NULL, NULL);
         assert_non_null(history);
         for (int i = 0; i < 500; i++) {
-            char name[32];
-            snprintf(name, sizeof name, "lock-%d", i);
+            own_text *name = text_of("lock-%d", i);
             add(history, "acquired", name, AT_MS + i);
         }
         size_t kept = count_of(history, &all, "\"time\"");
@@ -243,7 +231,7 @@ static void what_cannot_be_written_is_counted(void **state) {
     struct stat about;
     struct rlimit before, full = {.rlim_cur = 1000, .rlim_max = 0};
     struct history_event event = named("acquired", "name", 4);
-    char *line = history_event_line(&event);
+    own_text *line = history_event_line(&event);
     (void)state;
     snprintf(path, sizeof path, "%s/file", directory);
     assert_int_equal(history_file_open(path, 1 << 20, &file), 0);
@@ -264,14 +252,13 @@ static void what_cannot_be_written_is_counted(void **state) {
     assert_int_equal(seen.missed, 1);
     assert_int_equal(seen.count, 5);
     history_file_close(file);
-    free(line);
 }
 
 static void it_is_read_as_it_was_written(void **state) {
     char path[256], older[260];
     struct history_file *file = NULL;
     struct history_event event = named("acquired", "name", 4);
-    char *line = history_event_line(&event);
+    own_text *line = history_event_line(&event);
     (void)state;
     snprintf(path, sizeof path, "%s/file", directory);
     snprintf(older, sizeof older, "%s.1", path);
@@ -291,7 +278,6 @@ static void it_is_read_as_it_was_written(void **state) {
     assert_int_equal(unlink(path), 0); /* as between the two steps of a rotation */
     assert_int_equal(history_file_read(path, see, &seen), 0);
     history_file_close(file);
-    free(line);
 }
 
 int main(void) {

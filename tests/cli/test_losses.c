@@ -3,15 +3,8 @@
  * and time passes as a survey says. losses_announced.sh tests whole clients.
  */
 #include "fleet/losses.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
+#include "support/case.h"
+#include "support/wait.h"
 
 #define BEGAN_MS 1000000
 #define QUARTER_MS (15 * 60 * 1000)
@@ -22,8 +15,7 @@ enum how { ANSWERS, ANNOUNCES };
 /* A survey of one client, which has been up for that long. */
 static void hear(struct losses *losses, int64_t taken_ms, enum how how, unsigned id, int64_t up_ms,
                  uint64_t count) {
-    char text[40];
-    snprintf(text, sizeof text, "%08x-0000-4000-8000-000000000000", id);
+    own_text *text = text_of("%08x-0000-4000-8000-000000000000", id);
     const hf_fleet_client client = {
         .id = text, .presence = HF_PRESENCE_ALIVE, .up_ms = up_ms, .losses = count};
     const hf_fleet_client *const listed[] = {&client};

@@ -7,12 +7,7 @@
 #include <holdfast/holdfast.h>
 
 #include <jansson.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "support/case.h"
-#include "support/new_lock.h"
 #include "support/world.h"
 
 static json_t *parse(char *text) {
@@ -38,7 +33,7 @@ static void assert_same(const hf_fleet *fleet) {
 }
 
 WORLD_CASE_WITH(a_survey_is_as_ls_prints_it, world_options(), options.report_after_ms = 0) {
-    hf_lock *fair, *odd;
+    own_lock *fair, *odd;
     hf_op *op;
     hf_fleet *fleet;
     assert_int_equal(new_lock(w->client, HF_FAIR, "fair", 4, &fair), HF_OK);
@@ -64,15 +59,12 @@ WORLD_CASE_WITH(a_survey_is_as_ls_prints_it, world_options(), options.report_aft
     }
     assert_true(full);
     hf_op_cancel(op);
-    assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_ECANCELED);
-    hf_op_free(op);
+    assert_int_equal(joined(op, NULL), HF_ECANCELED);
     assert_int_equal(hf_lock_release(odd), HF_OK);
     assert_int_equal(hf_lock_release(fair), HF_OK);
     assert_int_equal(hf_lock_release(w->lock), HF_OK);
     assert_int_equal(hf_lock_release(w->lock), HF_OK);
     assert_int_equal(hf_permits_release(w->permits, &id), HF_OK);
-    hf_lock_free(fair);
-    hf_lock_free(odd);
 }
 
 CASE(an_empty_survey_is_empty) {

@@ -3,16 +3,9 @@
  * reports are made up here, and time passes as a survey says. lock_times.sh tests whole clients.
  */
 #include "fleet/lock_times.h"
+#include "support/case.h"
 
 #include <inttypes.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define QUARTER_MS (15 * 60 * 1000)
 
@@ -76,11 +69,10 @@ static void ask(struct reports *reports, struct lock_times *times, int64_t taken
 
 static void ask_one(struct lock_times *times, int64_t taken_ms, unsigned id, const char *name,
                     uint64_t count) {
-    struct reports reports;
+    OWN(reports_end) struct reports reports;
     reports_begin(&reports, 1);
     tells(&reports, id, name, count, count);
     ask(&reports, times, taken_ms);
-    reports_end(&reports);
 }
 
 /* What is reported of a name; -1: nothing. */

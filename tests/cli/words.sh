@@ -139,6 +139,19 @@ test_not_said_twice() {
     same "$(wc -l <"$dir/err")" 1 "lines"
 }
 
+# The code, the lock and the server of what the library says, not only of the errors that end a command.
+test_json_warnings_have_the_codes_of_the_library() {
+    redis acl setuser mute on nopass '~*' +@all resetchannels >/dev/null
+    expect 0 env HOLDFAST_USER=mute HOLDFAST_PASSWORD= "$HOLDFAST" --json -s "$socket" run -m left right -- true
+    [[ $err == *'"message":"a lock was released, but this user may not publish on its channel: '*'","code":"HF_EPERM","lock":"'*'","server":"'"$socket"'"}'* ]] ||
+        fail "$err"
+    # Of a quorum the one server that it is about.
+    expect 69 "$HOLDFAST" --json -u "redis://127.0.0.1:1 redis://127.0.0.1:2 unix://$socket" run facts true
+    for port in 1 2; do
+        [[ $err == *'"message":"127.0.0.1:'$port': cannot connect'*'","code":"HF_EUNREACH","lock":"facts","server":"127.0.0.1:'$port'"}'* ]] || fail "$err"
+    done
+}
+
 # What a program would look for is in fields of its own.
 test_json_has_code_lock_and_server() {
     redis hset facts 5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:17 1 >/dev/null
@@ -196,8 +209,8 @@ test_json_warnings_have_lock_and_server() {
     local waiter=$pid
     wait_until awaited facts
     server_kill
-    wait_until grep -q "cannot connect" "$dir/warnings"
-    wait_until grep -q "is held up" "$dir/warnings"
+    wait_until grep -q 'cannot connect.*"code":"HF_EUNREACH"' "$dir/warnings"
+    wait_until grep -q 'is held up.*"code":"HF_EUNREACH"' "$dir/warnings"
     kill -TERM "$waiter"
     finish "$waiter"
     err=$(cat "$dir/warnings")

@@ -5,7 +5,6 @@
 
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -135,8 +134,7 @@ void mutex_revoked_node_stays_held(void **state) {
     struct zk_children *nodes = zk_children(suite.eyes, "/m6");
     assert_int_equal(nodes->count, 1);
     assert_java("ok", "revoke j1 /m6/%s", nodes->names[0]);
-    char path[256];
-    snprintf(path, sizeof path, "/m6/%s", nodes->names[0]);
+    own_text *path = text_of("/m6/%s", nodes->names[0]);
     char *data = zk_data(suite.eyes, path, NULL);
     assert_string_equal(data, "__REVOKE__");
     free(data);
@@ -230,8 +228,7 @@ void mutex_survey_names_java(void **state) {
     assert_java("ok", "open j1 mutex /s8/c s8c");
     assert_java("ok true", "lock s8j thread=%d", thread);
     assert_hf(HF_OK, hf_lock_acquire_start(ours, &options, NULL, NULL, &held));
-    assert_hf(HF_OK, hf_op_wait(held, HANG_MS, NULL));
-    hf_op_free(held);
+    assert_hf(HF_OK, joined(held, NULL));
     assert_hf(HF_OK, hf_lock_acquire_start(javas, &options, NULL, NULL, &waits));
     int waiting = java_send(suite.java, "lock s8c thread=%d", thread);
     assert_nodes("/s8/java", 2);

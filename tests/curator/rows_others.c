@@ -68,8 +68,7 @@ void permits_wait_on_either_side(void **state) {
     assert_nodes("/p2/locks", 1); /* it is its turn, and it waits */
     assert_hf(HF_EPENDING, hf_op_wait(op, 0, NULL));
     assert_java("ok", "release p2 thread=%d", java_thread());
-    assert_hf(HF_OK, hf_op_wait(op, HANG_MS, NULL));
-    hf_op_free(op);
+    assert_hf(HF_OK, joined(op, NULL));
     assert_hf(HF_OK, hf_permits_release(permits, &next));
     hf_permits_free(permits);
     hf_close(client);
@@ -88,8 +87,7 @@ void permits_of_the_killed_come_back(void **state) {
     assert_hf(HF_OK, hf_permits_acquire_start(permits, NULL, &id, NULL, NULL, &op));
     assert_true(wait_behind_java("/p3/locks", 1, op));
     java_kill(doomed);
-    assert_hf(HF_OK, hf_op_wait(op, HANG_MS, NULL));
-    hf_op_free(op);
+    assert_hf(HF_OK, joined(op, NULL));
     assert_hf(HF_OK, hf_permits_release(permits, &id));
     java_free(doomed);
     hf_permits_free(permits);
@@ -113,8 +111,7 @@ void semaphore_is_a_count(void **state) {
     assert_watched("/s1", 2); /* Java's count, and our wait */
     assert_hf(HF_EPENDING, hf_op_wait(op, 0, NULL));
     assert_java("ok", "set s1 to=7");
-    assert_hf(HF_OK, hf_op_wait(op, HANG_MS, NULL));
-    hf_op_free(op);
+    assert_hf(HF_OK, joined(op, NULL));
     assert_hf(HF_OK, hf_sem_available(sem, &number));
     assert_int_equal(number, 5);
     hf_sem_free(sem);
@@ -139,8 +136,7 @@ void latch_is_a_barrier(void **state) {
     assert_hf(HF_OK, hf_latch_await_start(latch, NULL, NULL, NULL, &op));
     assert_watched("/l1", 1);
     assert_java("ok", "lift l1");
-    assert_hf(HF_OK, hf_op_wait(op, HANG_MS, NULL));
-    hf_op_free(op);
+    assert_hf(HF_OK, joined(op, NULL));
 
     assert_hf(HF_OK, hf_latch_try_set(latch, 2, &set));
     assert_true(set);

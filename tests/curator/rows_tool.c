@@ -1,22 +1,19 @@
 /*
- * What an operator sees of Curator's clients: who holds and who waits by every command, a deadlock that goes through one, and
- * a process that has died.
+ * What an operator sees of Curator's clients: who holds and who waits by every command, a deadlock
+ * that goes through one, and a process that has died.
  */
 #include "suite.h"
 
 #include "support/tool.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static struct tool_page *page;
 
 static bool page_shows(const char *text) {
-    char *body = tool_fetch(page, "/api/locks");
-    bool shows = strstr(body, text) != NULL;
-    free(body);
-    return shows;
+    own_text *body = tool_fetch(page, "/api/locks");
+    return strstr(body, text) != NULL;
 }
 
 void tool_reports_java(void **state) {
@@ -49,11 +46,10 @@ void tool_reports_java(void **state) {
 
 static bool doctor_warns(void *arg) {
     (void)arg;
-    char *text = tool_output("doctor --skip ensemble --skip latency --skip waking", NULL);
+    own_text *text = tool_output("doctor --skip ensemble --skip latency --skip waking", NULL);
     bool found = strstr(text, "warning  deadlocks") != NULL &&
                  strstr(text, "waits for 'knot-c'") != NULL &&
                  strstr(text, "waits for 'knot-java'") != NULL;
-    free(text);
     return found;
 }
 
@@ -92,10 +88,8 @@ void tool_finds_a_deadlock_with_java(void **state) {
 
 static bool is_free(void *arg) {
     (void)arg;
-    char *text = tool_output("ls --json doomed", NULL);
-    bool empty = text[0] == '\0';
-    free(text);
-    return empty;
+    own_text *text = tool_output("ls --json doomed", NULL);
+    return text[0] == '\0';
 }
 
 /* Its session outlives it, so it is connected until that is over, and then the lock is free. */

@@ -5,7 +5,6 @@
 #include "suite.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* What is beneath /t-NAME; the caller frees it. */

@@ -5,19 +5,12 @@
 #include <holdfast/holdfast.h>
 
 #include "support/assert_hf.h"
+#include "support/case.h"
 #include "support/java.h"
 #include "support/new_lock.h"
 #include "support/wait.h"
 #include "support/zk.h"
 #include "support/zk_client.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #define SESSION_MS 30000
 #define DOOMED_SESSION_MS 5000 /* of clients that are killed, and whose end is waited for */

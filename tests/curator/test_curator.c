@@ -1,10 +1,11 @@
 /*
  * holdfast and the released Apache Curator on one real ZooKeeper server, in both directions.
  *
- * One JVM and one server serve all rows; every row has names, actors and C clients of its own. A row that fails stops
- * where it is, with threads that wait and nodes that stay, so the next one gets another server and another JVM. The Java
- * program is built on the first run; where Java or Maven is missing, or Maven cannot fetch Curator, the suite is skipped
- * (exit status 77) with the reason.
+ * One JVM and one server serve all rows; every row has names, actors and C clients of its own. A
+ * row that fails stops where it is, with threads that wait and nodes that stay, so the next one
+ * gets another server and another JVM. The Java program is built on the first run; where Java or
+ * Maven is missing, or Maven cannot fetch Curator, the suite is skipped (exit status 77) with the
+ * reason.
  *
  * Environment: HF_CURATOR_VERSION takes another Curator than the pom's, e.g. 5.4.0; HF_SOAK makes the stress long.
  */
@@ -12,7 +13,6 @@
 
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct suite suite;
@@ -63,8 +63,7 @@ hf_op *c_acquire_start(hf_lock *lock) {
 
 hf_owner c_acquired(hf_op *op) {
     hf_result result = HF_RESULT_INIT;
-    assert_hf(HF_OK, hf_op_wait(op, HANG_MS, &result));
-    hf_op_free(op);
+    assert_hf(HF_OK, joined(op, &result));
     return result.owner;
 }
 

@@ -139,13 +139,15 @@ if [ "${#languages[@]}" -eq 2 ]; then
     done
 fi
 
-[ -s "$(find "$root" -path '*/man3/holdfast.3')" ] || fail "no manual page of the library"
+page=$(find "$root" -path '*/man3/holdfast.3')
+[ -s "$page" ] || fail "no manual page of the library"
 if [ -x "$HOLDFAST" ]; then
     quietly "$prefix/bin/holdfast" version
     [ -s "$(find "$root" -path '*/man1/holdfast.1')" ] || fail "no manual page of the tool"
 fi
 if [ -d "$HF_BUILD_DIR/man3" ]; then
     [ -s "$(find "$root" -path '*/man3/hf_lock_try.3')" ] || fail "no manual pages of the functions"
+    grep -q '^\.Sh RULES' "$page" || fail "the library's manual page lacks the rules"
 fi
 
 manifest=$HF_BUILD_DIR/install_manifest.txt

@@ -17,6 +17,10 @@ export LAB_BIN=${HOLDFAST%/*}/lab LAB_OUT=$out LAB_S=3600 LAB_RUN_S=2 LAB_SEEDS=
     register/set-nx-by-hand/one/register-holder-stopped \
     register/redis-py/one/register-server-restarts-empty
 
+# A run is not over before a fault has come, however short it is: else it would say that nothing was found.
+said=$("$LAB_BIN" register holdfast one holder-stopped 1 0)
+[[ $said =~ faults=[1-9] ]]
+
 # It goes on where it was: nothing is played twice. And it says so if a control finds nothing.
 before=$(wc -l <"$out/results.jsonl")
 "$HF_SOURCE_DIR/scripts/lab" history/holdfast/one/replies-lost register/holdfast/one/register-holder-stopped >/dev/null
@@ -30,6 +34,7 @@ sed -i '/"verdict":"failed"/d' "$out/results.jsonl"
 # Its books can be read, packed or not; each run has its times.
 python3 -c 'import lzma, sys; lzma.open(sys.argv[1] + ".xz", "w").write(open(sys.argv[1], "rb").read())' "$out/results.jsonl"
 "$HF_SOURCE_DIR/scripts/lab" --table "$out/results.jsonl.xz" | grep '^| sentinel | failover | [0-9.]* | [0-9.]* |$' >/dev/null
+"$HF_SOURCE_DIR/scripts/lab" --table "$out/results.jsonl" | grep -E '^\| set-nx-by-hand \| one \| holder-stopped \| 1 \| 1 \| [0-9.]+ \|$' >/dev/null
 "$HF_SOURCE_DIR/scripts/lab" --cells "$out/results.jsonl" | grep '^| plain | one | replies-lost | [0-9,]* | 0 |$' >/dev/null
 "$HF_SOURCE_DIR/scripts/lab" --charts "$out/charts" "$out/results.jsonl" >/dev/null
 xmllint --noout "$out/charts/"*.svg 2>/dev/null || python3 -c 'import sys, xml.dom.minidom as dom; [dom.parse(name) for name in sys.argv[1:]]' "$out/charts/"*.svg

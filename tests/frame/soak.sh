@@ -15,6 +15,7 @@ make_tree() {
     cat >"$tree/scripts/test" <<'FAKE'
 #!/bin/sh
 echo "$*" >>ran
+mkdir -p build/soak/java build/soak/peers build/soak/history # The build's, and its tests'.
 [ ! -e interrupt ] || kill -TERM $PPID
 case "$*" in
 *"$(cat fails 2>/dev/null || echo nothing)"*) echo "3 passed, 1 failed, 0 skipped"; exit 1 ;;

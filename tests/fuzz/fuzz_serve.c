@@ -1,9 +1,11 @@
 /*
- * The HTTP of `holdfast serve`, from the bytes of a connection to those of the answers: libmicrohttpd, paths, hosts,
- * tokens, JSON, live pages. The survey that it shows is made up, and as new as it must be, so nothing is asked of a lock
- * server; breaks are allowed, but no input has the token.
+ * The HTTP of `holdfast serve`, from the bytes of a connection to those of the answers:
+ * libmicrohttpd, paths, hosts, tokens, JSON, live pages. The survey that it shows is made up, and
+ * as new as it must be, so nothing is asked of a lock server; breaks are allowed, but no input has
+ * the token.
  *
- * Input: two bits that say whether it listens beyond this machine and how it is cut into writes, then what the client sends.
+ * Input: two bits that say whether it listens beyond this machine and how it is cut into writes,
+ * then what the client sends.
  */
 #include "fuzz.h"
 
@@ -81,6 +83,7 @@ int FUZZ_INITIALIZE(int *argc, char ***argv) {
     static const struct history_limits limits = {
         .events = 10, .bytes = 1 << 16, .events_of_lock = 10};
     static struct serve_settings settings = {.listen = "127.0.0.1:0",
+                                             .every_ms = VIEW_PERIOD_MS,
                                              .allow_break = true,
                                              .metrics_locks = 10,
                                              .host_names = {"locks.example"},

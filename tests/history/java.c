@@ -13,7 +13,6 @@
 #include "support/wait.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define JAVA_WATCHDOG_MS 3000
@@ -139,8 +138,7 @@ static void give(struct java_players *players, size_t i) {
     struct java_player *player = &players->all[i];
     struct subject subject = subject_of(players, i);
     bool permits = is(players, i, "permits");
-    char verb[32];
-    snprintf(verb, sizeof verb, "release%s", player->side);
+    own_text *verb = text_of("release%s", player->side);
     player->operation =
         record_call(&players->record, &subject, verb, "left=0 permits=1 hold=%s ids=%s values=%s",
                     player->hold, player->hold, player->values);
@@ -227,8 +225,7 @@ static void set(struct java_players *players, size_t i) {
     struct subject subject = subject_of(players, i);
     bool latch = players->dialects[i].give == NULL;
     int number = latch ? 1 + (int)run_pick(players->run, 3) : PLAY_PERMITS;
-    char rest[32];
-    snprintf(rest, sizeof rest, "%s=%d", latch ? "count" : "permits", number);
+    own_text *rest = text_of("%s=%d", latch ? "count" : "permits", number);
     players->all[i].operation =
         record_call(&players->record, &subject, "try_set", "permits=%d", number);
     send_it(players, i, players->dialects[i].set, rest, answered);
@@ -329,9 +326,11 @@ static void step(struct java_players *players, size_t i, bool begins) {
         player->answer_id = -1;
         player->next_ms = now_ms() + run_pick(players->run, 6);
         player->then(players, i, answer);
-    } else if (now_ms() >= player->next_ms && player->hold[0] != '\0') {
+    } else if (now_ms() < player->next_ms) {
+        return; /* one look at the clock: a hold that is not due yet is no visit's turn */
+    } else if (player->hold[0] != '\0') {
         give(players, i);
-    } else if (now_ms() >= player->next_ms && begins) {
+    } else if (begins) {
         begin_visit(players, i);
     }
 }
@@ -408,9 +407,7 @@ static void choose_dialects(struct java_players *players, const struct kinds *ki
 struct java_players *java_players_new(struct run *run, struct remote *jvm) {
     static int processes;
     bool quorum = run->plan->kinds->quorum;
-    struct java_players *players = calloc(1, sizeof *players);
-    if (players == NULL)
-        support_die("out of memory");
+    struct java_players *players = zeroed(1, sizeof *players);
     players->run = run;
     players->jvm = jvm;
     choose_dialects(players, run->plan->kinds);

@@ -7,8 +7,6 @@
 
 #include "support/wait.h"
 
-#include <stdlib.h>
-
 /* Ends a hold that goes on for a while yet, so that its owner is wronged for certain. */
 #define BREAK_IN                                                                                   \
     "if redis.call('pttl', KEYS[1]) < 100 then return 0 end return redis.call('del', KEYS[1])"
@@ -57,8 +55,7 @@ static const struct kind cohorts[] = {
     {"cohort_string", HF_STRING, HF_COHORT, visit_lock, BREAK_IN, false},
 };
 
-/* An ensemble has no scripts, so nobody can be wronged by one. Latches are not played: docs/curator.md says what their count-downs
- * do not promise. */
+/* An ensemble has no scripts, so nobody can be wronged by one. */
 static const struct kind zk[] = {
     {"session", HF_PLAIN, 0, visit_lock, NULL, true},
     {"session_once", HF_PLAIN, HF_NONREENTRANT, visit_lock, NULL, true},
@@ -66,6 +63,7 @@ static const struct kind zk[] = {
     {"session_readwrite", HF_WRITE, 0, visit_readwrite, NULL, true},
     {"semaphore", HF_PLAIN, 0, visit_semaphore, NULL, false},
     {"session_permits", HF_PLAIN, 0, visit_permits, NULL, false},
+    {"latch", HF_PLAIN, 0, visit_latch, NULL, false},
 };
 
 #define ALL(kinds) .all = (kinds), .len = sizeof(kinds) / sizeof *(kinds)

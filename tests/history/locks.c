@@ -4,9 +4,10 @@
  * Called by the threads of process.c; a visit's state is on its stack.
  */
 #include "stay.h"
+#include "support/new_lock.h"
 
 void visit_lock(struct player *player, const char *name) {
-    hf_lock *lock = stay_open_lock(player, player->kind->lock, name);
+    own_lock *lock = stay_open_lock(player, player->kind->lock, name);
     struct stay stay;
     stay_begin(&stay, player, lock, name, stay_some_owner(player));
     if (!stay_idles(&stay) && stay_acquire(&stay) == HF_OK) {
@@ -17,7 +18,6 @@ void visit_lock(struct player *player, const char *name) {
         }
         stay_leave(&stay);
     }
-    hf_lock_free(lock);
 }
 
 /* ---- Read/write ------------------------------------------------------------------------------ */
@@ -33,8 +33,8 @@ static void downgrade(struct stay *writing, struct stay *reading) {
 }
 
 void visit_readwrite(struct player *player, const char *name) {
-    hf_lock *read = stay_open_lock(player, HF_READ, name);
-    hf_lock *write = stay_open_lock(player, HF_WRITE, name);
+    own_lock *read = stay_open_lock(player, HF_READ, name);
+    own_lock *write = stay_open_lock(player, HF_WRITE, name);
     hf_owner owner = stay_some_owner(player);
     struct stay reading, writing;
     stay_begin(&reading, player, read, name, owner);
@@ -56,6 +56,4 @@ void visit_readwrite(struct player *player, const char *name) {
         stay_leave(&writing);
         stay_leave(&reading);
     }
-    hf_lock_free(read);
-    hf_lock_free(write);
 }

@@ -6,7 +6,7 @@
  */
 #include "kinds.h"
 
-#include "support/wait.h"
+#include "support/new_lock.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -73,7 +73,7 @@ static void count_sem(struct player *player, hf_sem *sem, const struct subject *
 
 void visit_semaphore(struct player *player, const char *name) {
     struct subject subject = subject_of(player, name);
-    hf_sem *sem;
+    own_sem *sem;
     if (hf_sem_new(player->client, name, &sem) != HF_OK)
         support_die("no handle for %s", name);
     unsigned draw = play_pick(player, 100);
@@ -88,7 +88,6 @@ void visit_semaphore(struct player *player, const char *name) {
     } else {
         use_sem(player, sem, &subject);
     }
-    hf_sem_free(sem);
 }
 
 /* ---- Permits --------------------------------------------------------------------------------- */
@@ -257,7 +256,7 @@ static void count_down(struct player *player, hf_latch *latch, const struct subj
 
 void visit_latch(struct player *player, const char *name) {
     struct subject subject = subject_of(player, name);
-    hf_latch *latch;
+    own_latch *latch;
     if (hf_latch_new(player->client, name, &latch) != HF_OK)
         support_die("no handle for %s", name);
     unsigned draw = play_pick(player, 100);
@@ -272,5 +271,4 @@ void visit_latch(struct player *player, const char *name) {
     else
         await_latch(player, latch, &subject);
     play_pause(player, 3);
-    hf_latch_free(latch);
 }

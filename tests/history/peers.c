@@ -1,10 +1,10 @@
 /*
- * Players with other libraries: redis-py, redsync and node-redlock, at the names of the string kind. On a quorum the latter
- * two.
+ * Players with other libraries: redis-py, redsync and node-redlock, at the names of the string
+ * kind. On a quorum the latter two.
  *
- * Used by play.c, in its one thread. Each has an actor (tests/peers), which does one thing after the other: it takes the
- * lock, perhaps lengthens its lease, gives it back. An operation is written down from before its command is sent until after
- * its answer was found.
+ * Used by play.c, in its one thread. Each has an actor (tests/peers), which does one thing after
+ * the other: it takes the lock, perhaps lengthens its lease, gives it back. An operation is written
+ * down from before its command is sent until after its answer was found.
  */
 #include "kinds.h"
 #include "play.h"
@@ -12,7 +12,6 @@
 #include "support/wait.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>

@@ -10,7 +10,6 @@
 #include "support/wait.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define END_LIMIT_MS 180000 /* of waits that have no end but that of the others, too */

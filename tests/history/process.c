@@ -8,9 +8,7 @@
 
 #include "support/wait.h"
 
-#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct thread {

@@ -19,8 +19,7 @@
 #define LINE_MAX_LEN 4096
 
 void record_open(struct record *record, const char *dir, const char *process) {
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s.log", dir, process);
+    own_text *path = text_of("%s/%s.log", dir, process);
     snprintf(record->process, sizeof record->process, "%s", process);
     atomic_init(&record->operations, 0);
     record->fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);

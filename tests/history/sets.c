@@ -6,7 +6,7 @@
  */
 #include "stay.h"
 
-#include "support/wait.h"
+#include "support/new_lock.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static void want_more(struct stay *stay, const char *name, unsigned mask) {
     unsigned others = some_values(player);
     if (others == mask)
         return;
-    hf_lock *lock = open_group(player, name, others, text);
+    own_lock *lock = open_group(player, name, others, text);
     stay_begin(&more, player, lock, name, stay->owner);
     more.values = text;
     more.beside = stay->hold;
@@ -63,13 +63,12 @@ static void want_more(struct stay *stay, const char *name, unsigned mask) {
         stay_work(&more);
         stay_leave(&more);
     }
-    hf_lock_free(lock);
 }
 
 void visit_group(struct player *player, const char *name) {
     unsigned mask = some_values(player);
     char text[2 * VALUES];
-    hf_lock *lock = open_group(player, name, mask, text);
+    own_lock *lock = open_group(player, name, mask, text);
     struct stay stay;
     stay_begin(&stay, player, lock, name, stay_some_owner(player));
     stay.values = text;
@@ -83,7 +82,6 @@ void visit_group(struct player *player, const char *name) {
         }
         stay_leave(&stay);
     }
-    hf_lock_free(lock);
 }
 
 /* ---- Locks that are taken together ----------------------------------------------------------- */
@@ -122,7 +120,7 @@ static hf_lock *open_multi(struct player *player, const char *name, unsigned mas
  * does not end. */
 void visit_multi(struct player *player, const char *name) {
     char text[2 * VALUES];
-    hf_lock *lock = open_multi(player, name, some_values(player), text);
+    own_lock *lock = open_multi(player, name, some_values(player), text);
     struct stay stay;
     stay_begin(&stay, player, lock, name, stay_some_owner(player));
     stay.values = text;
@@ -136,5 +134,4 @@ void visit_multi(struct player *player, const char *name) {
         }
         stay_leave(&stay);
     }
-    hf_lock_free(lock);
 }

@@ -13,7 +13,6 @@
 
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define SHORT_MS 3000
@@ -61,8 +60,7 @@ static int end_suite(void **state) {
 
 static void keep(const char *dir) {
     const char *where = HF_HISTORY_DIR "/kept";
-    char command[1024];
-    snprintf(command, sizeof command, "mkdir -p '%s' && cp -r '%s' '%s'/", where, dir, where);
+    own_text *command = text_of("mkdir -p '%s' && cp -r '%s' '%s'/", where, dir, where);
     if (system(command) == 0)
         print_error("its logs are kept: %s%s\n", where, strrchr(dir, '/'));
 }

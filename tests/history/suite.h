@@ -3,12 +3,7 @@
 #define HF_TEST_HISTORY_SUITE_H
 
 #include "play.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "support/case.h"
 
 /* What the checker is to say of a run: options for one call of it after the other. */
 extern const char *const must_be_right[];

@@ -13,7 +13,6 @@
 
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define PAUSE_MS (PLAY_WATCHDOG_MS + 300) /* longer than any lease */
@@ -114,7 +113,8 @@ static void deliver_late(struct run *run, size_t i) {
     run->late_ms[i] = 0;
 }
 
-/* A client that reaches a server through its proxy does not for a while, or is not reached; what was sent arrives after that. */
+/* A client that reaches a server through its proxy does not for a while, or is not reached; what
+ * was sent arrives after that. */
 static void cut_ways(struct run *run, size_t i, bool to, bool from) {
     if (run->apart_ms[i] != 0)
         return;

@@ -11,7 +11,6 @@
 #include "interop.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* By a message: less than any waiter's own poll. */
@@ -81,9 +80,7 @@ static void open_c(struct actors *actors, int i) {
 }
 
 struct actors *actors_new(const char *sides, const char *kind, const char *name) {
-    struct actors *actors = calloc(1, sizeof *actors);
-    if (actors == NULL)
-        support_die("out of memory");
+    struct actors *actors = zeroed(1, sizeof *actors);
     actors->kind = kind;
     snprintf(actors->name, sizeof actors->name, "%s", name);
     for (int i = 0; i < ACTORS; i++) {
@@ -195,8 +192,7 @@ static bool acquires(const char *verb) {
 
 /* Files ids that were acquired; false: the answer is not ids. */
 static bool file_ids(struct actors *actors, const char *answer) {
-    char copy[1024];
-    snprintf(copy, sizeof copy, "%s", answer);
+    own_text *copy = text_of("%s", answer);
     bool any = false;
     for (char *word = strtok(copy, " "); word != NULL; word = strtok(NULL, " ")) {
         if (strspn(word, "0123456789abcdef") != 32 || strlen(word) != 32)

@@ -3,7 +3,6 @@
 
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define C_OWNER 7
@@ -145,8 +144,7 @@ struct listened {
 
 static bool is_listened(void *arg) {
     const struct listened *listened = arg;
-    char line[128];
-    snprintf(line, sizeof line, "%s *{%s}*", stage.channels, listened->name);
+    own_text *line = text_of("%s *{%s}*", stage.channels, listened->name);
     redisReply *reply = cmd(listened->server, line);
     bool any = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements > 0;
     if (reply != NULL)

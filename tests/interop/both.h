@@ -11,17 +11,13 @@
 #ifndef HF_TEST_INTEROP_BOTH_H
 #define HF_TEST_INTEROP_BOTH_H
 
+#include "support/case.h"
 #include "support/java.h"
 #include "support/new_lock.h"
 #include "support/server.h"
 #include "support/wait.h"
 
 #include <holdfast/holdfast.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 /* Long for a hand-over by message, and short against the TTL of every hold here and against any waiter's own
  * poll: a waiter that wakes within it was told. */

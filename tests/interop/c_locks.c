@@ -5,7 +5,6 @@
  * operation in the background and a call afterwards are the same owner.
  */
 #include "actors.h"
-#include "support/new_lock.h"
 
 #include <stdio.h>
 #include <string.h>

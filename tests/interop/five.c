@@ -9,7 +9,6 @@
 #include "state.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct five five;
@@ -207,9 +206,8 @@ void five_assert_empty(void) {
     if (wait_until(all_are_empty, NULL, JAVA_LIMIT_MS))
         return;
     for (int i = 0; i < FIVE; i++) {
-        char *left = is_up(i) ? state_dump(five.servers[i], NULL, 0) : NULL;
+        own_text *left = is_up(i) ? state_dump(five.servers[i], NULL, 0) : NULL;
         print_error("left at server %d: %s\n", i, left != NULL ? left : "");
-        free(left);
     }
     fail();
 }

@@ -4,19 +4,13 @@
 #define HF_TEST_INTEROP_INTEROP_H
 
 #include "support/assert_hf.h"
+#include "support/case.h"
 #include "support/java.h"
 #include "support/new_lock.h"
 #include "support/server.h"
 #include "support/wait.h"
 
 #include <holdfast/holdfast.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 /* A hand-over by message takes a few milliseconds. This is long for that, and short against the
  * TTL of every hold in these rows and against any waiter's own poll, so a waiter that wakes within it

@@ -13,7 +13,6 @@
 #include "state.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* So much of a lease that was renewed may be over. */
@@ -55,10 +54,8 @@ static bool key_is_renewed(void *arg) {
 
 static bool no_latch_key(void *arg) {
     (void)arg;
-    redisReply *keys = cmd(suite.server, "KEYS redisson_unlock_latch*");
-    bool none = keys->elements == 0;
-    freeReplyObject(keys);
-    return none;
+    own_reply *keys = cmd(suite.server, "KEYS redisson_unlock_latch*");
+    return keys->elements == 0;
 }
 
 static void server_step(const char *command) {
@@ -127,10 +124,8 @@ struct expected {
 
 static bool is_as_expected(void *arg) {
     struct expected *expected = arg;
-    char *state = dump(expected->run, expected->actors);
-    bool same = strcmp(state, expected->state) == 0;
-    free(state);
-    return same;
+    own_text *state = dump(expected->run, expected->actors);
+    return strcmp(state, expected->state) == 0;
 }
 
 /* `state` is what should be there, or NULL when this run is the measure. What C gives up it

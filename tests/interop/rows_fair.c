@@ -8,10 +8,8 @@
  * dead are short there: fairwait in Java, fair_wait_ms and twice watchdog_ms in C.
  */
 #include "interop.h"
-#include "support/new_lock.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -70,10 +68,8 @@ static void line_free(struct line *line) {
 
 static bool is_queued(void *arg) {
     const struct waiter *waiter = arg;
-    redisReply *place = cmd(suite.server, "LPOS " QUEUE " %s", waiter->owner);
-    bool queued = place->type == REDIS_REPLY_INTEGER;
-    freeReplyObject(place);
-    return queued;
+    own_reply *place = cmd(suite.server, "LPOS " QUEUE " %s", waiter->owner);
+    return place->type == REDIS_REPLY_INTEGER;
 }
 
 static bool is_not_queued(void *arg) {
@@ -89,10 +85,8 @@ static bool sleeps(void *arg) {
 /* C: likewise. */
 static bool takes_grants(void *arg) {
     const struct waiter *waiter = arg;
-    char *record = cmd_str(suite.server, "HGET " RECORDS " %s", waiter->owner);
-    bool takes = record != NULL && record[0] != '0';
-    free(record);
-    return takes;
+    own_text *record = cmd_str(suite.server, "HGET " RECORDS " %s", waiter->owner);
+    return record != NULL && record[0] != '0';
 }
 
 static bool holds(void *arg) {

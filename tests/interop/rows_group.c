@@ -8,7 +8,6 @@
 #include "interop.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -81,7 +80,7 @@ static void assert_woken(hf_op *op) {
 static void assert_same_field(struct pair *pair, const char *value) {
     char *name = NULL;
     bool locked;
-    hf_lock *lock;
+    own_lock *lock;
     const hf_bytes bytes = {value, strlen(value)};
     assert_true(asprintf(&name, GROUP "|%s", value) > 0);
     java_open("jg", "group", name, "one");
@@ -94,7 +93,6 @@ static void assert_same_field(struct pair *pair, const char *value) {
     assert_java("ok", "unlock one thread=%d", pair->thread);
     assert_hf(HF_OK, hf_lock_is_locked(lock, &locked));
     assert_false(locked);
-    hf_lock_free(lock);
 }
 
 void group_fields_of_every_length(void **state) {
@@ -284,13 +282,12 @@ void group_leases_end_for_the_other_side(void **state) {
 }
 
 static long long ends_at(const char *owner) {
-    redisReply *all = cmd(suite.server, "HGETALL " GROUP);
+    own_reply *all = cmd(suite.server, "HGETALL " GROUP);
     long long ends = 0;
     for (size_t i = 0; i + 1 < all->elements; i += 2)
         if (strstr(all->element[i]->str, owner) != NULL &&
             strstr(all->element[i]->str, ":expire_time") != NULL)
             ends = strtoll(all->element[i + 1]->str, NULL, 10);
-    freeReplyObject(all);
     return ends;
 }
 
@@ -409,7 +406,7 @@ static int by_text(const void *a, const void *b) {
  * much they differ is how long the two sides took. */
 static void take_down(const char *owner, const struct leased *leased, char *text, size_t room) {
     char lines[16][192];
-    redisReply *all = cmd(suite.server, "HGETALL " GROUP);
+    own_reply *all = cmd(suite.server, "HGETALL " GROUP);
     size_t count = all->elements / 2, used = 0;
     assert_true(count <= 16);
     int64_t at_ms = wall_ms();
@@ -432,7 +429,6 @@ static void take_down(const char *owner, const struct leased *leased, char *text
     if (count > 0)
         assert_left(pttl(suite.server, GROUP), leased->lease_ms + (leased->by_java ? 0 : SPARE_MS),
                     leased->since_ms);
-    freeReplyObject(all);
 }
 
 static void do_step(struct pair *pair, bool by_java, const char *step) {

@@ -7,10 +7,8 @@
  * nobody when it is released, so nothing here waits for that with a listener.
  */
 #include "interop.h"
-#include "support/new_lock.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define WATCHDOG_MS ENDURING_MS
@@ -147,14 +145,13 @@ void kin_wakes_plain_waiters_of_the_other_side(void **state) {
     assert_java("ok", "unlock plain thread=%d", waiter);
 
     if (pair.kind->java_publishes) {
-        hf_lock *plain = handle_of(pair.client, HF_PLAIN);
+        own_lock *plain = handle_of(pair.client, HF_PLAIN);
         assert_java("ok", "lock kin thread=%d", pair.thread);
         hf_op *op = c_wait_start(pair.client, plain, 5);
         assert_java("ok", "unlock kin thread=%d", pair.thread);
         assert_hf(HF_OK, hf_op_wait(op, BY_MESSAGE_MS, NULL));
         hf_op_free(op);
         assert_hf(HF_OK, hf_lock_release_as(plain, 5));
-        hf_lock_free(plain);
     }
     end(&pair);
 }
@@ -285,8 +282,7 @@ void fenced_tokens_are_one_row_of_numbers(void **state) {
         int64_t nested = c_token(pair.lock);
         assert_true(nested > last);
         last = nested;
-        char notified[32];
-        snprintf(notified, sizeof notified, "ok %lld", (long long)last);
+        own_text *notified = text_of("ok %lld", (long long)last);
         assert_java(notified, "token kin");
         assert_hf(HF_OK, hf_lock_release(pair.lock));
         assert_hf(HF_OK, hf_lock_release(pair.lock));

@@ -9,10 +9,8 @@
 #include "state.h"
 #include "support/crowd.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -232,9 +230,8 @@ static void take_down(const struct multi *multi, bool by_java, char *text, size_
                      hf_client_id(multi->clients[i]));
     }
     for (int i = 0; i < multi->homes; i++) {
-        char *dump = state_dump(five.servers[i], aliases, (size_t)multi->homes);
+        own_text *dump = state_dump(five.servers[i], aliases, (size_t)multi->homes);
         used += (size_t)snprintf(text + used, room - used, "%s", dump);
-        free(dump);
     }
 }
 

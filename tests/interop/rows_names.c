@@ -8,9 +8,7 @@
  */
 #include "actors.h"
 #include "interop.h"
-#include "support/new_lock.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* What is done, and what has to be answered; in both directions. */

@@ -6,7 +6,6 @@
 #include "interop.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -29,8 +28,7 @@ struct waiters {
 
 static void java_waiters(struct waiters *waiters, const char *kind, const char *command) {
     for (int i = 0; i < CLIENTS; i++) {
-        char handle[16];
-        snprintf(handle, sizeof handle, "waiter%d", i);
+        own_text *handle = text_of("waiter%d", i);
         java_open(i == 0 ? "j1" : "j2", kind, NAME, handle);
         struct watched_wait *wait = java_watch(i == 0 ? "j1" : "j2", NAME);
         waiters->commands[i] =

@@ -10,7 +10,6 @@
 
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Ends a wait that must have been woken by a message. */
@@ -89,8 +88,7 @@ void plain_mixed_waiters_take_turns(void **state) {
     hf_lock *held = c_lock(first, name);
     assert_hf(HF_OK, hf_lock_acquire(held));
     for (int i = 0; i < SIDES; i++) {
-        char handle[16];
-        snprintf(handle, sizeof handle, "turn%d", i);
+        own_text *handle = text_of("turn%d", i);
         threads[i] = java_thread();
         java_open(i == 0 ? "j1" : "j2", "plain", name, handle);
         commands[i] = java_wait_start(i == 0 ? "j1" : "j2", handle, threads[i]);
@@ -321,7 +319,7 @@ void plain_inspect_names_java_holder(void **state) {
 
 /* Both exclude each other under one name, and the wake-up crosses in both directions. */
 static void check_name(hf_client *client, const char *name) {
-    hf_lock *lock = c_lock(client, name);
+    own_lock *lock = c_lock(client, name);
     int thread = java_thread();
     java_open("j1", "plain", name, "named");
 
@@ -335,7 +333,6 @@ static void check_name(hf_client *client, const char *name) {
     c_wait_woken(op);
     assert_hf(HF_OK, hf_lock_release_as(lock, 9));
     assert_server_empty();
-    hf_lock_free(lock);
 }
 
 void plain_every_sort_of_name(void **state) {

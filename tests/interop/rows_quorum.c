@@ -114,8 +114,7 @@ static void c_leaves(struct single *single) {
 
 /* Java's, as the handle "one0" and so on. */
 static void java_takes(int server, int thread) {
-    char handle[8];
-    snprintf(handle, sizeof handle, "one%d", server);
+    own_text *handle = text_of("one%d", server);
     java_open(five.names[server], "plain", FIVE_NAME, handle);
     assert_java("ok", "lock %s thread=%d", handle, thread);
 }

@@ -7,10 +7,8 @@
  * rows_time.c.
  */
 #include "interop.h"
-#include "support/new_lock.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

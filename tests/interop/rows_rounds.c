@@ -7,7 +7,6 @@
 #include "stress_books.h"
 #include "stress_rounds.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define OWN_POLL_MS 10000

@@ -54,10 +54,9 @@ static void end(void) {
 }
 
 static bool somebody_listens(void *primary) {
-    redisReply *reply = cmd(primary, "PUBSUB NUMSUB %s", CHANNEL);
+    own_reply *reply = cmd(primary, "PUBSUB NUMSUB %s", CHANNEL);
     bool yes = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 &&
                reply->element[1]->integer > 0;
-    freeReplyObject(reply);
     return yes;
 }
 

@@ -23,11 +23,8 @@
 #include "state.h"
 #include "stress_books.h"
 #include "stress_worker.h"
-#include "support/new_lock.h"
+#include "support/case.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 /* It runs out soon after a kill; the living keep theirs beside JVMs that start. */
@@ -268,10 +265,8 @@ static redisReply *channels_of_places(struct server *server) {
 }
 
 static bool nobody_listens(void *arg) {
-    redisReply *channels = channels_of_places(arg);
-    bool none = channels->elements == 0;
-    freeReplyObject(channels);
-    return none;
+    own_reply *channels = channels_of_places(arg);
+    return channels->elements == 0;
 }
 
 static void assert_nobody_listens(struct server *server) {
@@ -290,7 +285,7 @@ static void assert_nobody_listens(struct server *server) {
  * records. The counters of tokens stay. */
 static bool only_books_left(void *arg) {
     struct server *server = arg;
-    redisReply *keys = cmd(server, "KEYS *");
+    own_reply *keys = cmd(server, "KEYS *");
     bool only = true;
     for (size_t i = 0; i < keys->elements; i++) {
         const char *key = keys->element[i]->str;
@@ -300,7 +295,6 @@ static bool only_books_left(void *arg) {
         only =
             only && (strncmp(key, "stress:", 7) == 0 || latch || record || token || is_proof(key));
     }
-    freeReplyObject(keys);
     return only;
 }
 
@@ -402,18 +396,16 @@ static void end(struct game *game) {
 
 /* With kills: C processes and JVMs in turn. */
 static void stress_with_kills(const struct stress_place *places, int64_t lasts_ms) {
-    struct game game = {EIGHT_ON_ONE};
+    OWN(end) struct game game = {EIGHT_ON_ONE};
     begin(&game, places, lasts_ms, SHORT_LEASE_MS);
     play(&game);
-    end(&game);
 }
 
 /* With kills of C processes alone. */
 static void stress_with_c_kills(const struct stress_place *places, int64_t lasts_ms) {
-    struct game game = {EIGHT_ON_ONE, .spares_jvm = true};
+    OWN(end) struct game game = {EIGHT_ON_ONE, .spares_jvm = true};
     begin(&game, places, lasts_ms, SHORT_LEASE_MS);
     play(&game);
-    end(&game);
 }
 
 /* Without: then every wait ends by a message, or it shows. */

@@ -9,7 +9,6 @@
 #include "interop.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -51,8 +50,7 @@ void plain_lease_of_java_ends_for_c(void **state) {
     java_open("j1", "plain", "java-lease", "lease");
 
     int64_t sent = wall_ms();
-    char lease[32];
-    snprintf(lease, sizeof lease, "lease=%d", LEASE_MS);
+    own_text *lease = text_of("lease=%d", LEASE_MS);
     assert_lock_ok("lease", thread, lease);
     assert_hf(HF_OK, hf_lock_acquire_for(lock, JAVA_LIMIT_MS));
     assert_true(wall_ms() - sent >= LEASE_MS);
@@ -249,8 +247,7 @@ void plain_shut_down_java_client(void **state) {
     hf_client *client = c_client(0);
     hf_lock *lock = c_lock(client, "java-closed");
     int thread = java_thread();
-    char options[32];
-    snprintf(options, sizeof options, "watchdog=%d", WATCHDOG_MS);
+    own_text *options = text_of("watchdog=%d", WATCHDOG_MS);
     java_client("brief", options);
     java_open("brief", "plain", "java-closed", "closed");
 

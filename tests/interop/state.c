@@ -10,9 +10,7 @@
 #include "support/wait.h"
 
 #include <ctype.h>
-#include <stdbool.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define UUID_LEN 36
@@ -145,17 +143,14 @@ static const struct reader *reader_of(const char *type) {
 static void add_entries(struct text *text, const struct reader *reader, const redisReply *value,
                         const struct alias *aliases, size_t count) {
     size_t entries = value->elements / reader->fields;
-    char **lines = calloc(entries + 1, sizeof *lines);
-    if (lines == NULL)
-        support_die("out of memory");
+    char **lines = zeroed(entries + 1, sizeof *lines);
     for (size_t i = 0; i < entries; i++) {
         struct text line = {0};
         add(&line, "", 0);
         for (size_t j = 0; j < reader->fields; j++) {
-            char *word = word_of(value->element[i * reader->fields + j], aliases, count);
+            own_text *word = word_of(value->element[i * reader->fields + j], aliases, count);
             add(&line, " ", 1);
             add(&line, word, strlen(word));
-            free(word);
         }
         lines[i] = line.bytes;
     }
@@ -170,7 +165,7 @@ static void add_entries(struct text *text, const struct reader *reader, const re
 
 static void add_key(struct text *text, struct server *server, const redisReply *key,
                     const struct alias *aliases, size_t count) {
-    char *type = cmd_str(server, "TYPE %b", key->str, key->len);
+    own_text *type = cmd_str(server, "TYPE %b", key->str, key->len);
     const struct reader *reader = reader_of(type);
     redisReply *value = reader == NULL ? NULL : cmd(server, reader->command, key->str, key->len);
     if (value != NULL) {
@@ -178,16 +173,14 @@ static void add_key(struct text *text, struct server *server, const redisReply *
         add(text, " ", 1);
         add(text, type, strlen(type));
         if (value->type == REDIS_REPLY_STRING) {
-            char *word = word_of(value, aliases, count);
+            own_text *word = word_of(value, aliases, count);
             add(text, " ", 1);
             add(text, word, strlen(word));
-            free(word);
         }
         add_entries(text, reader, value, aliases, count);
         add(text, "\n", 1);
         freeReplyObject(value);
     }
-    free(type);
 }
 
 char *state_dump(struct server *server, const struct alias *aliases, size_t count) {
@@ -204,32 +197,27 @@ char *state_dump(struct server *server, const struct alias *aliases, size_t coun
 /* ---- Ends ------------------------------------------------------------------------------------ */
 
 static long long server_now_ms(struct server *server) {
-    redisReply *now = cmd(server, "TIME");
-    long long ms = atoll(now->element[0]->str) * 1000 + atoll(now->element[1]->str) / 1000;
-    freeReplyObject(now);
-    return ms;
+    own_reply *now = cmd(server, "TIME");
+    return atoll(now->element[0]->str) * 1000 + atoll(now->element[1]->str) / 1000;
 }
 
 static void add_end(struct text *text, long long left_ms, bool never) {
-    char end[32];
-    snprintf(end, sizeof end, never ? " never\n" : " %lld\n", left_ms);
+    own_text *end = text_of(never ? " never\n" : " %lld\n", left_ms);
     add(text, end, strlen(end));
 }
 
 static void add_scores(struct text *text, struct server *server, const redisReply *key,
                        const struct alias *aliases, size_t count) {
-    redisReply *members = cmd(server, "ZRANGE %b 0 -1 WITHSCORES", key->str, key->len);
+    own_reply *members = cmd(server, "ZRANGE %b 0 -1 WITHSCORES", key->str, key->len);
     long long now = server_now_ms(server);
     for (size_t i = 0; i + 1 < members->elements; i += 2) {
-        char *word = word_of(members->element[i], aliases, count);
+        own_text *word = word_of(members->element[i], aliases, count);
         long long score = atoll(members->element[i + 1]->str);
         add_aliased(text, key->str, key->len, aliases, count);
         add(text, " ", 1);
         add(text, word, strlen(word));
         add_end(text, score - now, score == NEVER_EXPIRES);
-        free(word);
     }
-    freeReplyObject(members);
 }
 
 char *state_ends(struct server *server, const struct alias *aliases, size_t count) {
@@ -239,12 +227,11 @@ char *state_ends(struct server *server, const struct alias *aliases, size_t coun
     for (size_t i = 0; i < keys->elements; i++) {
         const redisReply *key = keys->element[i];
         long long ttl_ms = cmd_int(server, "PTTL %b", key->str, key->len);
-        char *type = cmd_str(server, "TYPE %b", key->str, key->len);
+        own_text *type = cmd_str(server, "TYPE %b", key->str, key->len);
         add_aliased(&text, key->str, key->len, aliases, count);
         add_end(&text, ttl_ms, ttl_ms == -1);
         if (strcmp(type, "zset") == 0)
             add_scores(&text, server, key, aliases, count);
-        free(type);
     }
     freeReplyObject(keys);
     sort_lines(&text);
@@ -260,9 +247,7 @@ struct messages {
 };
 
 struct messages *messages_start(struct server *server) {
-    struct messages *messages = calloc(1, sizeof *messages);
-    if (messages == NULL)
-        support_die("out of memory");
+    struct messages *messages = zeroed(1, sizeof *messages);
     messages->server = server;
     messages->listener = redisConnectUnix(server_socket(server));
     if (messages->listener == NULL || messages->listener->err != 0)
@@ -273,8 +258,7 @@ struct messages *messages_start(struct server *server) {
 
 char *messages_take(struct messages *messages, const struct alias *aliases, size_t count) {
     struct text text = {0};
-    char mark[32];
-    snprintf(mark, sizeof mark, "%u", ++messages->marks);
+    own_text *mark = text_of("%u", ++messages->marks);
     add(&text, "", 0);
     cmd_ok(messages->server, "PUBLISH interop:mark %s", mark);
     for (;;) {

@@ -7,7 +7,6 @@
 #include "interop.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 void stress_load_script(const char *path, char ret_sha1[41]) {
@@ -16,25 +15,21 @@ void stress_load_script(const char *path, char ret_sha1[41]) {
     assert_non_null(file);
     size_t len = fread(text, 1, sizeof text, file);
     fclose(file);
-    char *sha1 = cmd_str(suite.server, "SCRIPT LOAD %b", text, len);
+    own_text *sha1 = cmd_str(suite.server, "SCRIPT LOAD %b", text, len);
     snprintf(ret_sha1, 41, "%s", sha1);
-    free(sha1);
 }
 
 long long stress_sections(void) {
     long long sum = 0;
-    redisReply *done = cmd(suite.server, "HVALS stress:done");
+    own_reply *done = cmd(suite.server, "HVALS stress:done");
     for (size_t i = 0; i < done->elements; i++)
         sum += atoll(done->element[i]->str);
-    freeReplyObject(done);
     return sum;
 }
 
 long long stress_number(const char *key, const char *name) {
-    char *text = cmd_str(suite.server, "GET %s%s", key, name);
-    long long number = text == NULL ? 0 : atoll(text);
-    free(text);
-    return number;
+    own_text *text = cmd_str(suite.server, "GET %s%s", key, name);
+    return text == NULL ? 0 : atoll(text);
 }
 
 long long stress_counters(const struct stress_place *places) {
@@ -49,9 +44,8 @@ long long stress_counters(const struct stress_place *places) {
 bool stress_has_worked(const char *process) {
     long long sections = 0;
     for (int i = 0; i < STRESS_WORKERS; i++) {
-        char *done = cmd_str(suite.server, "HGET stress:done %s/%d", process, i);
+        own_text *done = cmd_str(suite.server, "HGET stress:done %s/%d", process, i);
         sections += done == NULL ? 0 : atoll(done);
-        free(done);
     }
     return sections > 0;
 }
@@ -69,7 +63,7 @@ void stress_assert_no_violation(void) {
  * NULL. */
 long long stress_longest_wait_ms(char ret_words[128]) {
     long long longest = -1;
-    redisReply *waits = cmd(suite.server, "HGETALL stress:longest");
+    own_reply *waits = cmd(suite.server, "HGETALL stress:longest");
     for (size_t i = 0; i + 1 < waits->elements; i += 2) {
         const char *words = waits->element[i + 1]->str;
         if (atoll(words) <= longest)
@@ -78,6 +72,5 @@ long long stress_longest_wait_ms(char ret_words[128]) {
         if (ret_words != NULL)
             snprintf(ret_words, 128, "%s by %s", words, waits->element[i]->str);
     }
-    freeReplyObject(waits);
     return longest;
 }

@@ -7,10 +7,8 @@
  * belongs to one thread. Java's half is Places.java; what is random there is so here.
  */
 #include "stress_worker.h"
-#include "support/new_lock.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static unsigned pick(struct stress_door *door, unsigned below) {

@@ -10,12 +10,11 @@
  */
 #include "stress_rounds.h"
 
+#include "support/server.h"
 #include "support/wait.h"
 
 #include <hiredis/hiredis.h>
 #include <holdfast/holdfast.h>
-#include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,13 +36,12 @@ static bool note(struct walker *walker, const char *what, int err) {
 }
 
 static long long books(struct walker *walker, const char *verb, int round) {
-    redisReply *reply = redisCommand(walker->server, "%s stress:came:%d", verb, round);
+    own_reply *reply = redisCommand(walker->server, "%s stress:came:%d", verb, round);
     long long number = -1;
     if (reply != NULL && reply->type == REDIS_REPLY_INTEGER)
         number = reply->integer;
     else if (reply != NULL && reply->type == REDIS_REPLY_STRING)
         sscanf(reply->str, "%lld", &number);
-    freeReplyObject(reply);
     return number;
 }
 

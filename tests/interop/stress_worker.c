@@ -10,12 +10,10 @@
  */
 #include "stress_worker.h"
 
-#include "support/wait.h"
+#include "support/server.h"
 
 #include <hiredis/hiredis.h>
-#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 struct worker {
     const struct stress *stress;
@@ -59,7 +57,7 @@ static void section(struct worker *worker, const char *name, const struct stress
         return;
     }
     linger(pick(worker, STRESS_WORK_MS));
-    redisReply *left = redisCommand(
+    own_reply *left = redisCommand(
         worker->server,
         "EVALSHA %s 5 stress:inside:%s stress:counter:%s stress:done stress:violations "
         "stress:alone %s %lld %lld %s",
@@ -68,7 +66,6 @@ static void section(struct worker *worker, const char *name, const struct stress
     freeReplyObject(counter);
     if (left == NULL || left->type == REDIS_REPLY_ERROR)
         note(worker, "the books cannot be written", 0);
-    freeReplyObject(left);
 }
 
 static void stay(struct worker *worker, struct stress_door *door, const char *name,
@@ -85,12 +82,10 @@ static void stay(struct worker *worker, struct stress_door *door, const char *na
 }
 
 static bool is_over(struct worker *worker) {
-    redisReply *over = redisCommand(worker->server, "EXISTS stress:over");
+    own_reply *over = redisCommand(worker->server, "EXISTS stress:over");
     if (over == NULL)
         note(worker, "the books cannot be reached", 0);
-    bool yes = over == NULL || over->integer != 0 || now_ms() >= worker->stress->end_ms;
-    freeReplyObject(over);
-    return yes;
+    return over == NULL || over->integer != 0 || now_ms() >= worker->stress->end_ms;
 }
 
 static void *run(void *arg) {
@@ -109,9 +104,8 @@ static void *run(void *arg) {
         else if (err != HF_EBUSY && err != HF_ETIMEDOUT && err != HF_ECANCELED)
             note(worker, "an acquire failed", err);
     }
-    char longest[128];
-    snprintf(longest, sizeof longest, "%lld ms at %s", (long long)worker->longest_ms,
-             worker->longest_at != NULL ? worker->longest_at : "");
+    own_text *longest = text_of("%lld ms at %s", (long long)worker->longest_ms,
+                                worker->longest_at != NULL ? worker->longest_at : "");
     freeReplyObject(redisCommand(worker->server, "HSET stress:longest %s %s", worker->me, longest));
     return NULL;
 }

@@ -8,9 +8,6 @@
 #include "support/new_lock.h"
 
 #include <holdfast/holdfast.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
 
 #define STRESS_PLACES 3
 #define STRESS_WORKERS 2 /* threads of each client, in C and in Java */

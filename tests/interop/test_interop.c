@@ -17,7 +17,6 @@
 
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -132,19 +131,17 @@ bool is_proof(const char *key) {
 
 static bool server_is_empty(void *arg) {
     (void)arg;
-    redisReply *keys = cmd(suite.server, "KEYS *");
+    own_reply *keys = cmd(suite.server, "KEYS *");
     bool empty = true;
     for (size_t i = 0; i < keys->elements; i++)
         empty = empty && is_proof(keys->element[i]->str);
-    freeReplyObject(keys);
     return empty;
 }
 
 void print_keys(void) {
-    redisReply *keys = cmd(suite.server, "KEYS *");
+    own_reply *keys = cmd(suite.server, "KEYS *");
     for (size_t i = 0; i < keys->elements; i++)
         print_error("left behind: %s\n", keys->element[i]->str);
-    freeReplyObject(keys);
 }
 
 void assert_server_empty(void) {

@@ -19,7 +19,6 @@
 #include "interop.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* A server at which it may be. */
@@ -75,7 +74,7 @@ struct seen {
 
 static struct seen look(const struct watched_server *at) {
     struct seen seen = {0};
-    char *text = monitor_text(at->monitor);
+    own_text *text = monitor_text(at->monitor);
     for (const char *line = text; *line != '\0'; line = next_line(line)) {
         if (is_of_a_script(line) || is_command(line, "UNSUBSCRIBE\"") ||
             has(line, "\"holdfast_ask\"") || has(line, "\"holdfast_tell:"))
@@ -85,7 +84,6 @@ static struct seen look(const struct watched_server *at) {
         else if (has(line, at->needle) && was_run(line))
             *(seen.subscribed ? &seen.attempts_since : &seen.attempts) += 1;
     }
-    free(text);
     return seen;
 }
 
@@ -94,20 +92,17 @@ static struct seen look(const struct watched_server *at) {
 /* Whether one of its connections is subscribed to anything. Connections are called after their
  * client. */
 static bool listens(struct server *server, const char *connection_name) {
-    char *list = cmd_str(server, "CLIENT LIST");
+    own_text *list = cmd_str(server, "CLIENT LIST");
     char name[128];
     bool any = false;
     snprintf(name, sizeof name, " name=%s", connection_name);
     for (const char *line = list; *line != '\0' && !any; line = next_line(line))
         any = has(line, name) && !has(line, " sub=0 ");
-    free(list);
     return any;
 }
 
 static struct watched_wait *watch_none(void) {
-    struct watched_wait *wait = calloc(1, sizeof *wait);
-    if (wait == NULL)
-        support_die("out of memory");
+    struct watched_wait *wait = zeroed(1, sizeof *wait);
     return wait;
 }
 
@@ -121,16 +116,14 @@ static void add_server(struct watched_wait *wait, struct server *server,
 
 struct watched_wait *java_watch(const char *client, const char *needle) {
     struct watched_wait *wait = watch_none();
-    char name[128];
-    snprintf(name, sizeof name, "%s ", client);
+    own_text *name = text_of("%s ", client);
     add_server(wait, suite.server, name, needle);
     return wait;
 }
 
 static void add_c(struct watched_wait *wait, struct server *server, const hf_client *client,
                   const char *needle) {
-    char name[128];
-    snprintf(name, sizeof name, "holdfast:%s:", hf_client_id(client));
+    own_text *name = text_of("holdfast:%s:", hf_client_id(client));
     add_server(wait, server, name, needle);
 }
 
@@ -183,10 +176,9 @@ static bool is_met(void *arg) {
 
 static void tell(const struct watched_wait *wait, const char *complaint) {
     for (size_t i = 0; i < wait->servers_len; i++) {
-        char *text = monitor_text(wait->servers[i].monitor);
+        own_text *text = monitor_text(wait->servers[i].monitor);
         print_error("%s: %s (its client %s)\n%s\n", wait->servers[i].needle, complaint,
                     wait->servers[i].listened ? "listened before" : "listened to nothing", text);
-        free(text);
     }
 }
 

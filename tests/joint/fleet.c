@@ -2,9 +2,6 @@
 #include "joint/fleet.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static struct server *servers[FLEET];
 

@@ -17,17 +17,12 @@
 
 #include "redis/wire/script.h"
 #include "support/case.h"
+#include "support/new_lock.h"
 #include "support/proxy.h"
 #include "support/server.h"
 #include "support/wait.h"
 
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #define FLEET 5
 #define MAJORITY 3

@@ -2,8 +2,6 @@
 #include "joint/pack.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 const char *const pack_names[PACK] = {"a", "b", "c"};
 static struct server *servers[PACK];

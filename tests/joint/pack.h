@@ -17,7 +17,6 @@
 
 #include "joint/fleet.h"
 #include "support/case.h"
-#include "support/new_lock.h"
 
 #define PACK 3
 

@@ -1,11 +1,8 @@
 /* One lock out of many: all or nothing, each member busy in turn, nesting, flattening, mixed kinds and
  * clients, what each verb says. C113 to C116. */
 #include "joint/pack.h"
-#include "support/case.h"
 
 #include <poll.h>
-#include <stdio.h>
-#include <string.h>
 
 #define LEN(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -14,7 +11,7 @@ static const char *const abc[] = {"a", "b", "c"};
 /* ---- All or nothing ---- */
 
 CASE(C113_lock_and_unlock) {
-    struct pack p;
+    OWN(pack_end) struct pack p;
     bool mine;
     hf_result result = HF_RESULT_INIT;
     hf_acquire_options leased = fleet_wait_for(HANG_MS, 60000);
@@ -33,26 +30,22 @@ CASE(C113_lock_and_unlock) {
     assert_int_equal(hf_lock_is_mine(p.all, &mine), HF_OK);
     assert_false(mine);
     assert_int_equal(hf_lock_release(p.all), HF_ENOTOWNER);
-    pack_end(&p);
 }
 
 /* Of clients that try at once at most one wins, and the others hold nothing. (If two collide, both
  * may give way; to avoid that, wait.) */
-CASE(C114_ten_try_at_once) {
-    struct pack p;
+CASE_IN(C114_ten_try_at_once, struct pack, p, pack_begin, pack_end_anyhow, NULL) {
     struct fleet_caller callers[10];
     int won = 0;
-    pack_begin(&p, NULL);
     for (size_t i = 0; i < LEN(callers); i++)
-        fleet_call_acquire(&callers[i], p.all, fleet_wait_for(0, 600000));
+        fleet_call_acquire(&callers[i], p->all, fleet_wait_for(0, 600000));
     for (size_t i = 0; i < LEN(callers); i++) {
         int err = fleet_join(&callers[i]);
         assert_true(err == HF_OK || err == HF_EBUSY);
         won += err == HF_OK;
     }
     assert_true(won <= 1);
-    assert_int_equal(pack_locked(&p), won * PACK);
-    pack_end_anyhow(&p);
+    assert_int_equal(pack_locked(p), won * PACK);
 }
 
 PACK_CASE(each_member_busy_in_turn) {
@@ -92,8 +85,7 @@ PACK_CASE(C115_waits_without_holding) {
 }
 
 PACK_CASE(C116_outsiders_are_refused) {
-    hf_lock *other;
-    assert_int_equal(hf_lock_new_multi(p->rival_lock, PACK, &other), HF_OK);
+    own_lock *other = made(hf_lock_new_multi, p->rival_lock, PACK);
     assert_int_equal(hf_lock_acquire(p->all), HF_OK);
     assert_int_equal(hf_lock_try(other), HF_EBUSY);
     assert_int_equal(hf_lock_try(other), HF_EBUSY);
@@ -103,7 +95,6 @@ PACK_CASE(C116_outsiders_are_refused) {
     assert_int_equal(hf_lock_try(other), HF_OK);
     assert_int_equal(hf_lock_try(p->all), HF_EBUSY);
     assert_int_equal(hf_lock_release(other), HF_OK);
-    hf_lock_free(other);
 }
 
 /* ---- Nesting ---- */
@@ -150,11 +141,10 @@ PACK_CASE(earlier_holds_stay) {
 }
 
 PACK_CASE(one_inside_another_counts_as_its_members) {
-    hf_lock *inner, *outer;
     size_t len;
-    assert_int_equal(hf_lock_new_multi(p->lock, 2, &inner), HF_OK);
+    hf_lock *inner = made(hf_lock_new_multi, p->lock, 2);
     hf_lock *members[] = {inner, p->lock[2]};
-    assert_int_equal(hf_lock_new_multi(members, 2, &outer), HF_OK);
+    own_lock *outer = made(hf_lock_new_multi, members, 2);
     hf_lock_free(inner);
     assert_memory_equal(hf_lock_name(outer, &len), "a b c", 6);
     assert_int_equal(len, 5);
@@ -163,14 +153,12 @@ PACK_CASE(one_inside_another_counts_as_its_members) {
     assert_int_equal(pack_held(p), PACK);
     assert_int_equal(hf_lock_release(outer), HF_OK);
     assert_int_equal(hf_lock_new_multi((hf_lock *[]){outer, p->lock[0]}, 2, &inner), HF_EINVAL);
-    hf_lock_free(outer);
 }
 
 /* The same members in another order are other handles on the same locks. */
 PACK_CASE(order_means_nothing) {
-    hf_lock *backwards;
     hf_lock *members[] = {p->lock[2], p->lock[1], p->lock[0]};
-    assert_int_equal(hf_lock_new_multi(members, 3, &backwards), HF_OK);
+    own_lock *backwards = made(hf_lock_new_multi, members, 3);
     assert_string_equal(hf_lock_name(backwards, NULL), "c b a");
     assert_int_equal(hf_lock_acquire(p->all), HF_OK);
     assert_int_equal(hf_lock_acquire(backwards), HF_OK);
@@ -178,7 +166,6 @@ PACK_CASE(order_means_nothing) {
     assert_int_equal(hf_lock_release(p->all), HF_OK);
     assert_int_equal(count_at(p, 1), 1);
     assert_int_equal(hf_lock_release(backwards), HF_OK);
-    hf_lock_free(backwards);
 }
 
 /* ---- Making one ---- */
@@ -216,11 +203,10 @@ PACK_CASE(refused_members) {
 
 /* Sets that look alike once their names are joined have nothing in common. */
 PACK_CASE(names_that_look_alike) {
-    hf_lock *plain;
     int64_t count;
-    hf_lock *one = pack_all_of(p->client[0], HF_PLAIN, (const char *[]){"x y", "z"}, 2);
-    hf_lock *two = pack_all_of(p->client[0], HF_PLAIN, (const char *[]){"x", "y z"}, 2);
-    assert_int_equal(hf_lock_new(p->client[0], "x y z", &plain), HF_OK);
+    own_lock *one = pack_all_of(p->client[0], HF_PLAIN, (const char *[]){"x y", "z"}, 2);
+    own_lock *two = pack_all_of(p->client[0], HF_PLAIN, (const char *[]){"x", "y z"}, 2);
+    own_lock *plain = made(hf_lock_new, p->client[0], "x y z");
     assert_string_equal(hf_lock_name(one, NULL), hf_lock_name(two, NULL));
     assert_int_equal(hf_lock_acquire(one), HF_OK);
     assert_int_equal(hf_lock_hold_count(two, &count), HF_OK);
@@ -231,15 +217,12 @@ PACK_CASE(names_that_look_alike) {
     assert_int_equal(hf_lock_break(plain, NULL), HF_OK);
     assert_true(hf_lock_remaining_ms(one) > 0);
     assert_int_equal(hf_lock_release(one), HF_OK);
-    hf_lock_free(one);
-    hf_lock_free(two);
-    hf_lock_free(plain);
 }
 
 /* ---- Kinds ---- */
 
 CASE(mixed_kinds) {
-    struct pack p;
+    OWN(pack_end_anyhow) struct pack p;
     static const any_kind kinds[] = {HF_PLAIN, HF_FAIR, HF_READ, HF_WRITE, HF_PLAIN | HF_FENCED};
     static const hf_bytes values[] = {{"v1", 2}, {"v2", 2}};
     hf_lock *members[LEN(kinds) + 1], *all;
@@ -272,16 +255,13 @@ CASE(mixed_kinds) {
         hf_lock_free(members[i]);
     }
     hf_lock_free(all);
-    pack_end_anyhow(&p);
 }
 
 /* Locks that are read are shared, those that are written are not. */
-CASE(readers_share) {
-    struct pack p;
+CASE_IN(readers_share, struct pack, p, pack_begin, pack_end_anyhow, NULL) {
     hf_acquire_options other = HF_ACQUIRE_OPTIONS_INIT;
-    pack_begin(&p, NULL);
-    hf_lock *readers = pack_all_of(p.client[0], HF_READ, abc, LEN(abc));
-    hf_lock *writers = pack_all_of(p.client[0], HF_WRITE, abc, LEN(abc));
+    own_lock *readers = pack_all_of(p->client[0], HF_READ, abc, LEN(abc));
+    own_lock *writers = pack_all_of(p->client[0], HF_WRITE, abc, LEN(abc));
     other.owner = hf_owner_new();
     other.wait_ms = 0;
     assert_int_equal(hf_lock_acquire(readers), HF_OK);
@@ -291,51 +271,39 @@ CASE(readers_share) {
     assert_int_equal(hf_lock_acquire_with(writers, &other, NULL), HF_EBUSY);
     assert_int_equal(hf_lock_release(readers), HF_OK);
     assert_int_equal(hf_lock_acquire_with(writers, &other, NULL), HF_EBUSY);
-    hf_lock_free(readers);
-    hf_lock_free(writers);
-    pack_end_anyhow(&p);
 }
 
 /* One attempt does not line up, so it does not stay in the queue either. */
-CASE(fair_members) {
-    struct pack p;
+CASE_IN(fair_members, struct pack, p, pack_begin, pack_end_anyhow, NULL) {
     struct fleet_caller caller;
-    pack_begin(&p, NULL);
-    hf_lock *all = pack_all_of(p.client[0], HF_FAIR, abc, LEN(abc));
-    hf_lock *rivals = pack_all_of(p.rival[0], HF_FAIR, abc, LEN(abc));
+    own_lock *all = pack_all_of(p->client[0], HF_FAIR, abc, LEN(abc));
+    own_lock *rivals = pack_all_of(p->rival[0], HF_FAIR, abc, LEN(abc));
     assert_int_equal(hf_lock_acquire(rivals), HF_OK);
     assert_int_equal(hf_lock_try(all), HF_EBUSY);
-    assert_int_equal(cmd_int(p.server[0], "EXISTS redisson_lock_queue:{a} "
-                                          "redisson_lock_queue:{b} redisson_lock_queue:{c}"),
+    assert_int_equal(cmd_int(p->server[0], "EXISTS redisson_lock_queue:{a} "
+                                           "redisson_lock_queue:{b} redisson_lock_queue:{c}"),
                      0);
     fleet_call_acquire(&caller, all, fleet_wait_for(HANG_MS, 60000));
-    assert_true(proxy_wait_seen(p.proxy[0], "\r\nSUBSCRIBE\r\n", 1, HANG_MS));
+    assert_true(proxy_wait_seen(p->proxy[0], "\r\nSUBSCRIBE\r\n", 1, HANG_MS));
     assert_int_equal(hf_lock_release(rivals), HF_OK);
     assert_int_equal(fleet_join(&caller), HF_OK);
-    hf_lock_free(all);
-    hf_lock_free(rivals);
-    pack_end_anyhow(&p);
 }
 
 /* A member that does not nest: the second acquire is refused, and gives back what it took. */
 PACK_CASE(members_that_do_not_nest) {
-    hf_lock *once, *all;
-    assert_int_equal(new_lock(p->client[1], HF_NONREENTRANT, "b", 1, &once), HF_OK);
-    assert_int_equal(hf_lock_new_multi((hf_lock *[]){p->lock[0], once, p->lock[2]}, 3, &all),
-                     HF_OK);
+    own_lock *once = made(new_lock, p->client[1], HF_NONREENTRANT, "b", 1);
+    own_lock *all = made(hf_lock_new_multi, (hf_lock *[]){p->lock[0], once, p->lock[2]}, 3);
     assert_int_equal(hf_lock_acquire(all), HF_OK);
     assert_int_equal(hf_lock_acquire(all), HF_EDEADLK);
     assert_int_equal(count_at(p, 0), 1);
     assert_int_equal(count_at(p, 2), 1);
     assert_int_equal(hf_lock_release(all), HF_OK);
-    hf_lock_free(once);
-    hf_lock_free(all);
 }
 
 /* ---- What the verbs say ---- */
 
 CASE(questions) {
-    struct pack p;
+    OWN(pack_end) struct pack p;
     bool yes, broken;
     int64_t ttl_ms, token;
     hf_lock_info *info;
@@ -364,11 +332,10 @@ CASE(questions) {
     assert_int_equal(hf_lock_ttl_ms(p.all, &ttl_ms), HF_OK);
     assert_true(ttl_ms > 0 && ttl_ms <= 30000);
     assert_int_equal(hf_lock_release(p.lock[1]), HF_OK);
-    pack_end(&p);
 }
 
 CASE(extend) {
-    struct pack p;
+    OWN(pack_end) struct pack p;
     hf_acquire_options leased = fleet_wait_for(0, 20000);
     pack_begin(&p, NULL);
     assert_int_equal(hf_lock_extend(p.all, 60000), HF_ENOTOWNER);
@@ -382,12 +349,11 @@ CASE(extend) {
     assert_int_equal(hf_lock_extend(p.all, 60000), HF_ELOST);
     assert_int_equal(hf_lock_remaining_ms(p.all), 0);
     assert_int_equal(hf_lock_release(p.all), HF_ENOTOWNER);
-    pack_end(&p);
 }
 
 /* A client that came first is as fresh as the last one: no lease is shorter than was asked for by a tenth. */
 CASE(leases_are_aligned) {
-    struct pack p;
+    OWN(pack_end) struct pack p;
     hf_options options = pack_options();
     hf_acquire_options leased = fleet_wait_for(0, 20000);
     options.cmd_timeout_ms = 15000;
@@ -399,7 +365,6 @@ CASE(leases_are_aligned) {
     assert_true(proxy_seen(p.proxy[1], lease) >= 2);
     assert_int_equal(hf_lock_release(p.all), HF_OK);
     proxy_heal(p.proxy[2]);
-    pack_end(&p);
 }
 
 PACK_CASE(statistics) {

@@ -2,11 +2,7 @@
  * locks one after the other and hold what they have. No two are ever inside, and every client gets
  * through. */
 #include "joint/pack.h"
-#include "support/case.h"
 #include "support/crowd.h"
-
-#include <stdio.h>
-#include <string.h>
 
 #define NAMES 6
 #define THREADS 8

@@ -2,11 +2,8 @@
  * refuses; a member that is lost, broken, released behind its back or runs out; replies that are lost.
  * U76. */
 #include "joint/pack.h"
-#include "support/case.h"
 
 #include <poll.h>
-#include <stdio.h>
-#include <string.h>
 
 /* Holds that are renewed often, so that a loss is noticed soon, and a lease ends soon. */
 static hf_options restless(void) {
@@ -15,7 +12,8 @@ static hf_options restless(void) {
     return options;
 }
 
-/* Where one does not answer, and how long it is waited for is how long the test takes; the others have answered by then. */
+/* Where one does not answer, and how long it is waited for is how long the test takes; the others
+ * have answered by then. */
 #define SILENT_MS 3000
 
 /* ---- Servers ---- */
@@ -230,7 +228,7 @@ PACK_CASE(released_right_after_a_member) {
 /* No caller learns that it has all, if one of them is gone when the last is acquired. */
 PACK_CASE(one_is_lost_before_all_are_held) {
     const hf_owner owner = 7;
-    hf_op *op;
+    own_op *op;
     hf_result result = HF_RESULT_INIT;
     hf_acquire_options acquire = HF_ACQUIRE_OPTIONS_INIT;
     acquire.owner = owner;
@@ -242,7 +240,6 @@ PACK_CASE(one_is_lost_before_all_are_held) {
     proxy_release_held(p->proxy[2]);
     assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_ETIMEDOUT);
     assert_non_null(strstr(result.error.text, "was lost before"));
-    hf_op_free(op);
 }
 
 PACK_CASE_WITH(a_nested_one_is_lost, restless()) {
@@ -255,7 +252,7 @@ PACK_CASE_WITH(a_nested_one_is_lost, restless()) {
 }
 
 CASE(a_lease_runs_out) {
-    struct pack p;
+    OWN(pack_end) struct pack p;
     struct fleet_events events = {0};
     hf_acquire_options leased = fleet_wait_for(HANG_MS, 1000);
     pack_begin(&p, NULL);
@@ -266,12 +263,11 @@ CASE(a_lease_runs_out) {
         expect_loss(&p, &events);
     else
         assert_int_equal(err, HF_ETIMEDOUT);
-    pack_end(&p);
 }
 
 /* One of several leases is shorter: it is the deadline of all. */
 CASE(the_shortest_counts) {
-    struct pack p;
+    OWN(pack_end) struct pack p;
     hf_acquire_options leased = fleet_wait_for(HANG_MS, 20000);
     pack_begin(&p, NULL);
     assert_int_equal(hf_lock_acquire(p.lock[0]), HF_OK);
@@ -284,7 +280,6 @@ CASE(the_shortest_counts) {
     assert_true(hf_lock_remaining_ms(p.all) > 20000);
     assert_int_equal(hf_lock_release(p.all), HF_OK);
     assert_int_equal(hf_lock_release(p.lock[0]), HF_OK);
-    pack_end(&p);
 }
 
 /* A server that is cut off: its member runs out, and with it the whole; the others are free then. */
@@ -324,20 +319,19 @@ PACK_CASE_WITH(other_holds_stay, restless()) {
 /* ---- A quorum as a member ---- */
 
 CASE(with_a_quorum) {
-    struct pack p;
+    OWN(pack_end_anyhow) struct pack p;
     struct fleet_events events = {0};
     hf_options options = restless();
-    hf_client *quorum;
-    hf_lock *voted, *all, *lone;
+    hf_lock *voted, *lone;
     char urls[1024];
     pack_begin(&p, &options);
     snprintf(urls, sizeof urls, "%s %s %s", proxy_url(p.proxy[0]), proxy_url(p.proxy[1]),
              proxy_url(p.proxy[2]));
     options.restart_guard_ms = 0;
-    assert_int_equal(hf_open(urls, &options, &quorum), HF_OK);
+    hf_client *quorum = made(hf_open, urls, &options);
     assert_int_equal(hf_lock_new(quorum, "voted", &voted), HF_OK);
     assert_int_equal(hf_lock_new(p.client[0], "lone", &lone), HF_OK);
-    assert_int_equal(hf_lock_new_multi((hf_lock *[]){voted, lone}, 2, &all), HF_OK);
+    hf_lock *all = made(hf_lock_new_multi, (hf_lock *[]){voted, lone}, 2);
     assert_int_equal(hf_lock_on_lost(all, fleet_on_event, &events), HF_OK);
     proxy_refuse(p.proxy[1], true);
     proxy_cut_all(p.proxy[1]); /* a majority is enough of the quorum */
@@ -357,7 +351,6 @@ CASE(with_a_quorum) {
     hf_lock_free(voted);
     hf_lock_free(lone);
     assert_int_equal(hf_close(quorum), HF_OK);
-    pack_end_anyhow(&p);
 }
 
 RUN_CASES(pack_start_servers, pack_stop_servers)

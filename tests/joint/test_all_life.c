@@ -1,9 +1,6 @@
 /* One lock out of many: waits that are cancelled, clients that are closed in every phase, threads that
  * end, forks, asynchronous calls and manual dispatch, handles that are freed. */
 #include "joint/pack.h"
-#include "support/case.h"
-
-#include <string.h>
 
 #define LATE_MS 200
 
@@ -59,8 +56,7 @@ CASE(cancelled_while_it_asks) {
         assert_int_equal(hf_lock_acquire_start(p.all, NULL, NULL, NULL, &op), HF_OK);
         assert_true(pack_wait_locked(&p, PACK, HANG_MS));
         hf_op_cancel(op);
-        assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_ECANCELED);
-        hf_op_free(op);
+        assert_int_equal(joined(op, &result), HF_ECANCELED);
         assert_true(pack_wait_locked(&p, 1, HANG_MS));
         proxy_heal(p.proxy[i]);
         pack_end(&p);
@@ -112,8 +108,8 @@ static void pausing_end(struct pausing *pausing) {
 }
 
 CASE(cancelled_in_its_pause) {
-    struct pausing pausing;
-    hf_cancel *cancel;
+    OWN(pausing_end) struct pausing pausing;
+    own_cancel *cancel;
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
     hf_acquire_options options = fleet_wait_for(HF_FOREVER, HF_WATCHDOG);
     options.cancel = cancel;
@@ -122,15 +118,11 @@ CASE(cancelled_in_its_pause) {
                                 pausing.given_back + 1, HANG_MS));
     hf_cancel_fire(cancel);
     assert_int_equal(fleet_join(&pausing.caller), HF_ECANCELED);
-    pausing_end(&pausing);
-    hf_cancel_free(cancel);
 }
 
-CASE(too_late_in_its_pause) {
-    struct pausing pausing;
-    pausing_begin(&pausing, fleet_wait_for(3 * LATE_MS, HF_WATCHDOG));
-    assert_int_equal(fleet_join(&pausing.caller), HF_ETIMEDOUT);
-    pausing_end(&pausing);
+CASE_IN(too_late_in_its_pause, struct pausing, pausing, pausing_begin, pausing_end,
+        fleet_wait_for(3 * LATE_MS, HF_WATCHDOG)) {
+    assert_int_equal(fleet_join(&pausing->caller), HF_ETIMEDOUT);
 }
 
 /* ---- Closed ---- */
@@ -196,14 +188,12 @@ PACK_CASE_WITH(a_members_client_is_closed, pack_options(), options.watchdog_ms =
 }
 
 /* And if it is closed while it is held, and released then: what can be released is. */
-CASE(released_after_a_members_client_was_closed) {
-    struct pack p;
-    pack_begin(&p, NULL);
-    assert_int_equal(hf_lock_acquire(p.all), HF_OK);
-    close_client(&p, 1);
-    assert_int_equal(hf_lock_release(p.all), HF_ECLOSED);
-    assert_int_equal(pack_locked(&p), 1);
-    pack_end_anyhow(&p);
+CASE_IN(released_after_a_members_client_was_closed, struct pack, p, pack_begin, pack_end_anyhow,
+        NULL) {
+    assert_int_equal(hf_lock_acquire(p->all), HF_OK);
+    close_client(p, 1);
+    assert_int_equal(hf_lock_release(p->all), HF_ECLOSED);
+    assert_int_equal(pack_locked(p), 1);
 }
 
 /* The client of the whole is closed: as always, nothing is released, but nothing is renewed, either. */
@@ -221,11 +211,10 @@ PACK_CASE_WITH(its_client_is_closed, pack_options(), options.watchdog_ms = ENDUR
 }
 
 static hf_owner acquire_as_nobody(struct pack *p) {
-    hf_op *op;
+    own_op *op;
     hf_result result = HF_RESULT_INIT;
     assert_int_equal(hf_lock_acquire_start(p->all, NULL, NULL, NULL, &op), HF_OK);
     assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_OK);
-    hf_op_free(op);
     return result.owner;
 }
 
@@ -295,14 +284,13 @@ static void on_orphaned(hf_lock *lock, const hf_event *event, void *arg) {
 
 CASE(a_thread_ends) {
     struct pack p;
-    pthread_t thread;
     void *failed;
     atomic_int orphaned = 0;
     hf_options options = pack_options();
     options.watchdog_ms = ENDURING_MS;
     pack_begin(&p, &options);
     assert_int_equal(hf_lock_on_lost(p.all, on_orphaned, &orphaned), HF_OK);
-    assert_int_equal(pthread_create(&thread, NULL, acquire_and_end, p.all), 0);
+    pthread_t thread = started(acquire_and_end, p.all);
     assert_int_equal(pthread_join(thread, &failed), 0);
     assert_null(failed);
     assert_true(fleet_wait_atomic(&orphaned, 1, HANG_MS));
@@ -334,8 +322,7 @@ PACK_CASE(asynchronous) {
     hf_result result = HF_RESULT_INIT;
     bool mine;
     assert_int_equal(hf_lock_acquire_start(p->all, NULL, NULL, NULL, &op), HF_OK);
-    assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_OK);
-    hf_op_free(op);
+    assert_int_equal(joined(op, &result), HF_OK);
     assert_int_equal(hf_lock_is_mine_as(p->all, result.owner, &mine), HF_OK);
     assert_true(mine);
     assert_int_equal(hf_lock_try(p->all), HF_EBUSY);
@@ -388,12 +375,11 @@ PACK_CASE(released_by_another_handle) {
 
 PACK_CASE(handles_of_members_may_be_freed) {
     static const char *const abc[] = {"a", "b", "c"};
-    hf_lock *all = pack_all_of(p->client[0], HF_PLAIN, abc, 3);
+    own_lock *all = pack_all_of(p->client[0], HF_PLAIN, abc, 3);
     assert_int_equal(hf_lock_acquire(all), HF_OK);
     assert_int_equal(cmd_int(p->server[0], "DBSIZE"), 3);
     assert_int_equal(hf_lock_release(all), HF_OK);
     assert_int_equal(cmd_int(p->server[0], "DBSIZE"), 0);
-    hf_lock_free(all);
 }
 
 RUN_CASES(pack_start_servers, pack_stop_servers)

@@ -2,7 +2,6 @@
  * extended and released: an error, never a crash, a hang, a part that stays held or a block that is not
  * given back. */
 #include "joint/pack.h"
-#include "support/case.h"
 #include "support/memory.h"
 
 static bool is_allowed(int err) {
@@ -16,7 +15,7 @@ static void expect_allowed(int err) {
 }
 
 /* False: memory has run out. */
-static bool made(int err) {
+static bool succeeded(int err) {
     expect_allowed(err);
     return err == HF_OK;
 }
@@ -25,7 +24,7 @@ static void use(hf_lock *all) {
     int held = 0;
     bool locked;
     for (int i = 0; i < 2; i++)
-        held += made(hf_lock_acquire_for(all, 2000));
+        held += succeeded(hf_lock_acquire_for(all, 2000));
     expect_allowed(hf_lock_is_locked(all, &locked));
     int err = hf_lock_extend(all, 60000);
     if (err != HF_ENOTOWNER)
@@ -46,9 +45,9 @@ static void play(struct pack *p, struct memory *memory) {
     options.connect_timeout_ms = 2000;
     bool ok = true;
     for (int i = 0; i < PACK && ok; i++)
-        ok = made(hf_open(server_url(p->server[i]), &options, &clients[i])) &&
-             made(hf_lock_new(clients[i], pack_names[i], &locks[i]));
-    if (ok && made(hf_lock_new_multi(locks, PACK, &all)))
+        ok = succeeded(hf_open(server_url(p->server[i]), &options, &clients[i])) &&
+             succeeded(hf_lock_new(clients[i], pack_names[i], &locks[i]));
+    if (ok && succeeded(hf_lock_new_multi(locks, PACK, &all)))
         use(all);
     hf_lock_free(all);
     for (int i = 0; i < PACK; i++) {

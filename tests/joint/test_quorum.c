@@ -1,10 +1,6 @@
 /* A quorum of five: all up, some down, slow, hanging or refusing, a minority or a majority taken by
  * others; the votes and the words of each error. */
 #include "joint/fleet.h"
-#include "support/case.h"
-
-#include <stdio.h>
-#include <string.h>
 
 FLEET_CASE(all_up) {
     hf_result result = HF_RESULT_INIT;
@@ -132,7 +128,7 @@ static void answer_all(struct fleet *f) {
 
 /* They take the time of one, not that of five. */
 CASE(all_slow) {
-    struct fleet f;
+    OWN(fleet_end) struct fleet f;
     hf_op *op;
     hf_acquire_options as_self = HF_ACQUIRE_OPTIONS_INIT;
     as_self.owner = hf_owner_self();
@@ -140,13 +136,11 @@ CASE(all_slow) {
     stall_all(&f, FLEET_ACQUIRE);
     assert_int_equal(hf_lock_acquire_start(f.lock, &as_self, NULL, NULL, &op), HF_OK);
     answer_all(&f);
-    assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_OK);
-    hf_op_free(op);
+    assert_int_equal(joined(op, NULL), HF_OK);
     stall_all(&f, FLEET_RELEASE);
     assert_int_equal(hf_lock_release_start(f.lock, as_self.owner, NULL, NULL, &op), HF_OK);
     answer_all(&f);
-    assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_OK);
-    hf_op_free(op);
+    assert_int_equal(joined(op, NULL), HF_OK);
     assert_true(fleet_wait_free(&f, HANG_MS));
 
     for (int i = 0; i < FLEET; i++)
@@ -157,7 +151,6 @@ CASE(all_slow) {
     for (int i = 0; i < FLEET; i++)
         proxy_heal(f.proxy[i]);
     assert_true(fleet_wait_free(&f, HANG_MS));
-    fleet_end(&f);
 }
 
 /* A wait that is shorter than an answer takes: it is busy or not, and no fault of the servers. */
@@ -213,15 +206,12 @@ FLEET_CASE(minority_taken_and_the_rest_is_slow) {
     proxy_delay(f->proxy[0], "", 100);
     proxy_delay(f->proxy[3], "", 100);
     for (int k = 0; k < NAMES; k++) {
-        char name[32];
-        hf_lock *lock;
-        snprintf(name, sizeof name, "taken%d", k);
+        own_text *name = text_of("taken%d", k);
         for (int i = 1; i <= 2; i++)
             cmd_ok(f->server[i], "HSET %s another:1 1", name); /* for ever */
-        assert_int_equal(hf_lock_new(f->client, name, &lock), HF_OK);
+        own_lock *lock = made(hf_lock_new, f->client, name);
         assert_int_equal(hf_lock_acquire_for(lock, HANG_MS), HF_OK);
         assert_int_equal(hf_lock_release(lock), HF_OK);
-        hf_lock_free(lock);
     }
     proxy_heal(f->proxy[0]);
     proxy_heal(f->proxy[3]);
@@ -244,9 +234,8 @@ static bool somebody_listens(void *arg) {
     struct fleet *f = arg;
     bool any = false;
     for (int i = 0; i < FLEET; i++) {
-        redisReply *channels = cmd(f->server[i], "PUBSUB CHANNELS *taken*");
+        own_reply *channels = cmd(f->server[i], "PUBSUB CHANNELS *taken*");
         any = any || channels->elements > 0;
-        freeReplyObject(channels);
     }
     return any;
 }
@@ -269,14 +258,13 @@ FLEET_CASE(waits_by_message_though_one_is_free) {
     for (int spared = 0; spared < FLEET; spared++) {
         struct fleet_caller caller;
         hf_acquire_options patient = fleet_wait_for(HANG_MS, HF_WATCHDOG);
-        hf_lock *lock;
         patient.owner = 77;
         assert_true(wait_until(nobody_listens, f, HANG_MS));
         for (int i = 0; i < FLEET; i++)
             if (i != spared)
                 cmd_ok(f->server[i], "HSET taken another:1 1");
         long long before = scripts_run(f);
-        assert_int_equal(hf_lock_new(f->client, "taken", &lock), HF_OK);
+        own_lock *lock = made(hf_lock_new, f->client, "taken");
         fleet_call_acquire(&caller, lock, patient);
         assert_true(wait_until(somebody_listens, f, HANG_MS / 2));
         assert_true(scripts_run(f) - before < MANY);
@@ -288,7 +276,6 @@ FLEET_CASE(waits_by_message_though_one_is_free) {
         }
         assert_int_equal(fleet_join(&caller), HF_OK);
         assert_int_equal(hf_lock_release_as(lock, patient.owner), HF_OK);
-        hf_lock_free(lock);
     }
 }
 
@@ -297,8 +284,7 @@ FLEET_CASE(C323_woken_when_a_majority_is_free) {
     struct fleet_caller callers[3];
     hf_lock *locks[3];
     for (int k = 0; k < 3; k++) {
-        char name[32];
-        snprintf(name, sizeof name, "taken%d", k);
+        own_text *name = text_of("taken%d", k);
         for (int i = 1; i < 4; i++)
             cmd_ok(f->server[i], "HSET %s another:1 1", name);
         assert_int_equal(hf_lock_new(f->client, name, &locks[k]), HF_OK);
@@ -319,11 +305,9 @@ FLEET_CASE(C323_woken_when_a_majority_is_free) {
 }
 
 static bool is_waited_at(struct server *server) {
-    redisReply *reply = cmd(server, "PUBSUB NUMSUB redisson_lock__channel:{" FLEET_NAME "}");
+    own_reply *reply = cmd(server, "PUBSUB NUMSUB redisson_lock__channel:{" FLEET_NAME "}");
     assert_non_null(reply);
-    bool yes = reply->element[1]->integer > 0;
-    freeReplyObject(reply);
-    return yes;
+    return reply->element[1]->integer > 0;
 }
 
 static int where_it_waits(struct fleet *f) {
@@ -374,7 +358,9 @@ FLEET_CASE(waits_by_message) {
     struct fleet_caller caller;
     assert_int_equal(hf_lock_acquire(f->rival_lock), HF_OK);
     fleet_call_acquire(&caller, f->lock, fleet_wait_for(HANG_MS, HF_WATCHDOG));
-    sleep_ms(2500); /* by then the holder listens for breaks, which is not what is counted below */
+    for (int i = 0; i < FLEET;
+         i++) /* the holder listens for breaks, which is not what is counted below */
+        assert_true(wait_until(server_questions_are_received, f->server[i], HANG_MS));
     assert_true(wait_until(is_quiet, f, HANG_MS / 2));
     assert_false(atomic_load(&caller.done));
     assert_int_equal(hf_lock_release(f->rival_lock), HF_OK);

@@ -1,16 +1,11 @@
 /* Votes and time. Servers report their uptime in whole seconds, so connections see different
  * values; and a vote may expire while other servers are still asked. */
 #include "joint/fleet.h"
-#include "support/case.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* The next connection through this proxy hears that the server, the same as before, has been up for one
  * second. */
 static void seem_young(struct fleet *f, int i) {
-    char *info = cmd_str(f->server[i], "INFO server");
+    own_text *info = cmd_str(f->server[i], "INFO server");
     char *up = strstr(info, "uptime_in_seconds:");
     assert_non_null(up);
     char reply[8192];
@@ -20,7 +15,6 @@ static void seem_young(struct fleet *f, int i) {
     char bytes[8300];
     int total = snprintf(bytes, sizeof bytes, "$%d\r\n%s\r\n", len, reply);
     proxy_forge_reply(f->proxy[i], "\r\nINFO\r\n", bytes, (size_t)total);
-    free(info);
 }
 
 FLEET_CASE_WITH(no_server_grows_younger, fleet_options(), options.restart_guard_ms = 2000) {
@@ -52,8 +46,9 @@ static void make_slow(struct fleet *f) {
     assert_true(fleet_wait_free(f, HANG_MS));
 }
 
-/* One server grants it, and that lease runs out before three others are free: those are enough. False: on a busy machine the
- * leases of those have run out, too, before the last of their answers came. */
+/* One server grants it, and that lease runs out before three others are free: those are enough.
+ * False: on a busy machine the leases of those have run out, too, before the last of their answers
+ * came. */
 static bool release_beside_a_vote_that_ran_out(int first) {
     struct fleet f;
     struct fleet_caller caller;

@@ -1,7 +1,6 @@
 /* Servers whose clock is stepped, by a library that is preloaded into them (tests/support/clock). Leases run
  * by the time of day, and `not-after` is compared with it; the client's own times are of another clock. */
 #include "joint/fleet.h"
-#include "support/case.h"
 #include "support/step.h"
 
 #define HOUR_MS 3600000
@@ -39,7 +38,7 @@ static void pair(struct fleet *f) {
 
 /* `not-after` of the next command is an hour too late, or an hour too early. */
 CASE(stepped_while_free) {
-    struct fleet f;
+    OWN(finish) struct fleet f;
     struct fleet_events events = {0};
     begin(&f, &events);
     const int64_t steps_ms[] = {-HOUR_MS, 0, HOUR_MS, -HOUR_MS};
@@ -49,12 +48,11 @@ CASE(stepped_while_free) {
         pair(&f);
         pair(&f);
     }
-    finish(&f);
 }
 
 /* It is over there at once, and nothing is lost: the others have it, and that one gets it again. */
 CASE(one_ahead_while_held) {
-    struct fleet f;
+    OWN(finish) struct fleet f;
     struct fleet_events events = {0};
     begin(&f, &events);
     assert_int_equal(hf_lock_acquire(f.lock), HF_OK);
@@ -66,12 +64,11 @@ CASE(one_ahead_while_held) {
     assert_int_equal(hf_lock_try(f.rival_lock), HF_EBUSY);
     assert_int_equal(hf_lock_release(f.lock), HF_OK);
     assert_true(fleet_wait_free(&f, HANG_MS));
-    finish(&f);
 }
 
 /* Its lease there is an hour longer, which is nobody's loss while the holder lives. */
 CASE(all_back_while_held) {
-    struct fleet f;
+    OWN(finish) struct fleet f;
     struct fleet_events events = {0};
     begin(&f, &events);
     assert_int_equal(hf_lock_acquire(f.lock), HF_OK);
@@ -84,12 +81,11 @@ CASE(all_back_while_held) {
     assert_true(fleet_wait_free(&f, HANG_MS));
     assert_int_equal(atomic_load(&events.losses), 0);
     pair(&f);
-    finish(&f);
 }
 
 /* Beyond what can be promised (docs/guarantees.md), but the holder is notified, and soon. */
 CASE(a_majority_ahead_is_lost) {
-    struct fleet f;
+    OWN(finish) struct fleet f;
     struct fleet_events events = {0};
     begin(&f, &events);
     assert_int_equal(hf_lock_acquire(f.lock), HF_OK);
@@ -100,33 +96,28 @@ CASE(a_majority_ahead_is_lost) {
     assert_int_equal(hf_lock_release(f.lock), HF_ELOST);
     assert_int_equal(hf_lock_acquire_for(f.rival_lock, HANG_MS), HF_OK);
     assert_int_equal(hf_lock_release(f.rival_lock), HF_OK);
-    finish(&f);
 }
 
 /* By its clock it will be started in an hour: that says nothing about when it was. */
 CASE(one_that_is_back_comes_of_age) {
-    struct fleet f;
+    OWN(finish) struct fleet f;
     struct fleet_events events = {0};
     begin(&f, &events);
     for (int i = 0; i < FLEET; i++)
         step_clock(f.server[i], -HOUR_MS);
-    hf_client *client;
-    hf_lock *lock;
     hf_options options = fleet_options();
     options.restart_guard_ms = 3000;
-    assert_int_equal(hf_open(f.urls, &options, &client), HF_OK);
-    assert_int_equal(hf_lock_new(client, FLEET_NAME, &lock), HF_OK);
+    own_client *client = made(hf_open, f.urls, &options);
+    own_lock *lock = made(hf_lock_new, client, FLEET_NAME);
     assert_int_equal(hf_lock_acquire_for(lock, HANG_MS), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
-    assert_int_equal(hf_close(client), HF_OK);
-    finish(&f);
 }
 
-/* Ahead, behind, and by little: each lease is measured where it is given. One of them restarts without its data. The holder
- * keeps its majority and gets that one again, and no other client is let in by it. */
+/* Ahead, behind, and by little: each lease is measured where it is given. One of them restarts
+ * without its data. The holder keeps its majority and gets that one again, and no other client is
+ * let in by it. */
 CASE(clocks_differ_and_one_restarts) {
-    struct fleet f;
+    OWN(finish) struct fleet f;
     struct fleet_events events = {0};
     begin(&f, &events);
     static const int64_t steps_ms[FLEET] = {-HOUR_MS, HOUR_MS, 0, -60000, 60000};
@@ -146,7 +137,6 @@ CASE(clocks_differ_and_one_restarts) {
         assert_int_equal(hf_lock_release(f.lock), HF_OK);
         assert_true(fleet_wait_free(&f, HANG_MS));
     }
-    finish(&f);
 }
 
 RUN_CASES(start, fleet_stop_servers)

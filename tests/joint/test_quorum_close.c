@@ -1,9 +1,6 @@
 /* A quorum client that is closed in the middle of something: the call ends with HF_ECLOSED or with what it
  * had reached, hf_close() returns, and nothing of an acquire that was not granted is left behind. */
 #include "joint/fleet.h"
-#include "support/case.h"
-
-#include <stdio.h>
 
 /* A client of its own, through the proxies, that is closed. */
 struct victim {
@@ -66,7 +63,7 @@ static void let_all_go(struct fleet *f) {
 /* ---- Acquires ---- */
 
 CASE(while_it_asks) {
-    struct fleet f;
+    OWN(fleet_end) struct fleet f;
     struct victim victim;
     struct fleet_caller caller;
     hf_options options = long_exchanges();
@@ -80,14 +77,13 @@ CASE(while_it_asks) {
     /* nobody waits for a lease of a minute: what came late did nothing, or was taken back */
     assert_int_equal(hf_lock_acquire_for(f.rival_lock, 30000), HF_OK);
     assert_int_equal(hf_lock_release(f.rival_lock), HF_OK);
-    fleet_end(&f);
 }
 
 /* Another owner holds three servers. In two of five cases one of the others is the first in the
  * order of the name: then the grants are kept for a moment, given back, and all servers are asked
  * again. */
 CASE(while_it_keeps_and_gives_back) {
-    struct fleet f;
+    OWN(fleet_end) struct fleet f;
     hf_options options = short_exchanges();
     fleet_begin(&f, &options);
     for (int k = 0; k < 2 * FLEET; k++) {
@@ -104,11 +100,10 @@ CASE(while_it_keeps_and_gives_back) {
             fleet_vacate(&f, (k + i) % FLEET);
         assert_true(fleet_wait_free(&f, 30000));
     }
-    fleet_end(&f);
 }
 
 CASE(while_too_few_are_there) {
-    struct fleet f;
+    OWN(fleet_end) struct fleet f;
     struct victim victim;
     struct fleet_caller caller;
     hf_options options = short_exchanges();
@@ -121,11 +116,10 @@ CASE(while_too_few_are_there) {
     assert_true(HOLDS_FOR(!atomic_load(&caller.done), 150)); /* it asks, and pauses */
     end_call(&victim, &caller);
     assert_true(fleet_wait_free(&f, 30000));
-    fleet_end(&f);
 }
 
 CASE(while_servers_come_of_age) {
-    struct fleet f;
+    OWN(fleet_end) struct fleet f;
     struct victim victim;
     struct fleet_caller caller;
     hf_options options = short_exchanges();
@@ -138,7 +132,6 @@ CASE(while_servers_come_of_age) {
     assert_true(wait_until(is_locked_everywhere, &f, HANG_MS));
     end_call(&victim, &caller);
     assert_true(fleet_wait_free(&f, 30000));
-    fleet_end(&f);
 }
 
 /* ---- Holds ---- */
@@ -153,7 +146,7 @@ static void begin_held(struct fleet *f, struct victim *victim, const hf_options 
 /* Holds are not released: the work that they protect may still be going on. A member whose answer is still on its
  * way when the client is closed does not belong to the hold yet, and is given back. */
 CASE(while_it_holds) {
-    struct fleet f;
+    OWN(fleet_end) struct fleet f;
     struct victim victim;
     hf_options options = short_exchanges();
     begin_held(&f, &victim, &options);
@@ -161,11 +154,10 @@ CASE(while_it_holds) {
     hf_lock_free(victim.lock);
     assert_true(fleet_locked(&f) > FLEET / 2);
     assert_int_equal(hf_lock_try(f.rival_lock), HF_EBUSY);
-    fleet_end(&f);
 }
 
 CASE(while_it_renews) {
-    struct fleet f;
+    OWN(fleet_end) struct fleet f;
     struct victim victim;
     hf_options options = short_exchanges();
     options.watchdog_ms = 6000;
@@ -177,7 +169,6 @@ CASE(while_it_renews) {
     let_all_go(&f);
     assert_int_equal(hf_lock_acquire_for(f.rival_lock, HANG_MS), HF_OK); /* its lease is over */
     assert_int_equal(hf_lock_release(f.rival_lock), HF_OK);
-    fleet_end(&f);
 }
 
 static void released(hf_op *op, const hf_result *result, void *user) {
@@ -186,7 +177,7 @@ static void released(hf_op *op, const hf_result *result, void *user) {
 }
 
 CASE(while_it_releases) {
-    struct fleet f;
+    OWN(fleet_end) struct fleet f;
     struct victim victim;
     hf_options options = long_exchanges();
     atomic_int outcome = 0;
@@ -200,7 +191,6 @@ CASE(while_it_releases) {
     int code = atomic_load(&outcome); /* callbacks run before hf_close() returns */
     assert_true(code == HF_ECLOSED || code == HF_EINDOUBT);
     let_all_go(&f);
-    fleet_end(&f);
 }
 
 RUN_CASES(fleet_start_servers, fleet_stop_servers)

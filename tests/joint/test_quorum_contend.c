@@ -1,11 +1,6 @@
 /* Many processes want one quorum lock: nobody is inside with another, nobody starves, and whatever they
  * divide among them is resolved. Each writes the urls in an order of its own. */
 #include "joint/fleet.h"
-#include "support/case.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define MANY 20
 

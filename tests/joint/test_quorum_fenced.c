@@ -1,10 +1,7 @@
 /* Fenced locks of a quorum: tokens grow from hold to hold, with servers down, restarted empty, behind, or
  * ahead; and servers that have just been started. */
 #include "joint/fleet.h"
-#include "support/case.h"
 #include "support/crowd.h"
-
-#include <string.h>
 
 #define COUNTER "redisson_lock_token:{" FLEET_NAME "}"
 #define FENCED_ACQUIRE hfi_script_fenced_acquire.sha1
@@ -13,11 +10,8 @@
 
 static hf_lock *fenced_lock(hf_client *client) {
     hf_lock_options options = HF_LOCK_OPTIONS_INIT;
-    hf_lock *lock;
     options.flags = HF_FENCED;
-    assert_int_equal(hf_lock_new_with(client, FLEET_NAME, strlen(FLEET_NAME), &options, &lock),
-                     HF_OK);
-    return lock;
+    return made(hf_lock_new_with, client, FLEET_NAME, strlen(FLEET_NAME), &options);
 }
 
 static int64_t acquire_token(hf_lock *lock) {
@@ -62,7 +56,7 @@ FLEET_CASE(tokens_grow_from_hold_to_hold) {
 /* Every two of the servers, and so every majority, in turn. */
 FLEET_CASE(with_two_servers_down) {
     int64_t last = 0;
-    hf_lock *lock = fenced_lock(f->client);
+    own_lock *lock = fenced_lock(f->client);
     for (int i = 0; i < FLEET; i++) {
         server_kill(f->server[i]);
         server_kill(f->server[(i + 2) % FLEET]);
@@ -71,7 +65,6 @@ FLEET_CASE(with_two_servers_down) {
         server_restart(f->server[(i + 2) % FLEET]);
         last = next_token(f, lock, last);
     }
-    hf_lock_free(lock);
 }
 
 static void set_counter(struct fleet *f, int server, int64_t value) {
@@ -98,14 +91,13 @@ FLEET_CASE(one_server_is_ahead) {
 /* Counters that were put back, as by a failover or a restored file. */
 FLEET_CASE(counters_fall_behind) {
     int64_t last = 0;
-    hf_lock *lock = fenced_lock(f->client);
+    own_lock *lock = fenced_lock(f->client);
     for (int i = 0; i < FLEET; i++) {
         last = next_token(f, lock, last);
         for (int behind = 0; behind <= i; behind++)
             set_counter(f, behind, 5);
         last = next_token(f, lock, last);
     }
-    hf_lock_free(lock);
 }
 
 FLEET_CASE(replies_to_wishes_are_lost) {
@@ -129,11 +121,11 @@ FLEET_CASE(replies_to_wishes_are_lost) {
 
 /* A nested acquire is local, and so has the token of the hold. */
 CASE(nested) {
-    struct fleet f;
+    OWN(fleet_end) struct fleet f;
     hf_acquire_options at_once = fleet_wait_for(0, HF_WATCHDOG);
     hf_result result = HF_RESULT_INIT;
     fleet_begin(&f, NULL);
-    hf_lock *lock = fenced_lock(f.client);
+    own_lock *lock = fenced_lock(f.client);
     int64_t token = acquire_token(lock);
     assert_true(acquire_token(lock) == token);
     assert_int_equal(hf_lock_acquire_with(f.lock, &at_once, &result), HF_OK); /* a plain handle */
@@ -148,8 +140,6 @@ CASE(nested) {
     assert_int_equal(hf_lock_acquire(f.lock), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_ENOTSUP);
     assert_int_equal(hf_lock_release(f.lock), HF_OK);
-    hf_lock_free(lock);
-    fleet_end(&f);
 }
 
 FLEET_CASE(one_attempt) {
@@ -171,7 +161,7 @@ FLEET_CASE(one_attempt) {
 /* A token that a server drew during its restart guard is not trusted: with three servers left, one
  * of them just started, it draws again when the guard is over. */
 FLEET_CASE_WITH(young_servers_draw_again, fleet_options(), options.restart_guard_ms = 6000) {
-    hf_lock *lock = fenced_lock(f->client);
+    own_lock *lock = fenced_lock(f->client);
     int64_t last = next_token(f, lock, 0); /* all of them are of age by then */
     server_kill(f->server[0]);
     server_kill(f->server[1]);
@@ -181,7 +171,6 @@ FLEET_CASE_WITH(young_servers_draw_again, fleet_options(), options.restart_guard
     assert_true(server_calls(f->server[2], "incrby") >= draws + 2);
     server_restart(f->server[0]);
     server_restart(f->server[1]);
-    hf_lock_free(lock);
 }
 
 /* Threads of two clients, each of which writes its token where all can see it. */

@@ -1,14 +1,10 @@
 /*
- * Servers that forget, and what is left of a hold then: a vote counts for no longer than the restart guard after its last
- * proof; a server that took the place of another behind one address has no vote before the guard is over; and those that
- * granted a hold after its majority make up for one that restarted.
+ * Servers that forget, and what is left of a hold then: a vote counts for no longer than the
+ * restart guard after its last proof; a server that took the place of another behind one address
+ * has no vote before the guard is over; and those that granted a hold after its majority make up
+ * for one that restarted.
  */
 #include "joint/fleet.h"
-#include "support/case.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define GUARD_MS 4000
 
@@ -19,11 +15,9 @@ static hf_options guarded(void) {
 }
 
 static bool is_of_age(void *server) {
-    char *info = cmd_str(server, "INFO server");
+    own_text *info = cmd_str(server, "INFO server");
     const char *up = strstr(info, "uptime_in_seconds:");
-    bool old = up != NULL && atoi(up + strlen("uptime_in_seconds:")) >= GUARD_MS / 1000 + 2;
-    free(info);
-    return old;
+    return up != NULL && atoi(up + strlen("uptime_in_seconds:")) >= GUARD_MS / 1000 + 2;
 }
 
 /* A client that connects from now on counts on all of them. */
@@ -38,8 +32,8 @@ static void begin(struct fleet *f, struct fleet_events *events) {
 /* ---- Leases that are longer than the guard ---- */
 
 CASE(a_long_lease_is_proved_again_and_again) {
+    OWN(fleet_end) struct fleet f;
     enum { LEASE_MS = 3 * GUARD_MS };
-    struct fleet f;
     struct fleet_events events = {0};
     begin(&f, &events);
     hf_acquire_options leased = fleet_wait_for(HF_FOREVER, LEASE_MS);
@@ -66,20 +60,17 @@ CASE(a_long_lease_is_proved_again_and_again) {
     assert_true(result.remaining_ms > 0 && result.remaining_ms < GUARD_MS);
     assert_int_equal(hf_lock_release(f.lock), HF_OK);
     assert_int_equal(hf_lock_release(f.lock), HF_OK);
-    fleet_end(&f);
 }
 
 /* Three of five have granted it, for a long time. One of them restarts without its data, out of the holder's reach, and
  * votes for another as soon as it may. */
 CASE(nothing_remains_when_a_restarted_server_votes) {
-    struct fleet f;
+    OWN(fleet_end) struct fleet f;
     struct fleet_events events = {0};
     begin(&f, &events);
-    hf_client *rival;
-    hf_lock *rival_lock;
     hf_options options = guarded();
-    assert_int_equal(hf_open(f.direct_urls, &options, &rival), HF_OK);
-    assert_int_equal(hf_lock_new(rival, FLEET_NAME, &rival_lock), HF_OK);
+    own_client *rival = made(hf_open, f.direct_urls, &options);
+    own_lock *rival_lock = made(hf_lock_new, rival, FLEET_NAME);
     fleet_occupy(&f, 3);
     fleet_occupy(&f, 4);
     hf_acquire_options leased = fleet_wait_for(HF_FOREVER, 60000);
@@ -100,9 +91,6 @@ CASE(nothing_remains_when_a_restarted_server_votes) {
     for (int i = 0; i < FLEET; i++)
         proxy_heal(f.proxy[i]);
     assert_int_equal(hf_lock_release(rival_lock), HF_OK);
-    hf_lock_free(rival_lock);
-    assert_int_equal(hf_close(rival), HF_OK);
-    fleet_end(&f);
 }
 
 /* ---- A failover behind one address ---- */
@@ -137,7 +125,7 @@ CASE(a_server_in_the_place_of_another_has_no_vote) {
 /* ---- Grants that come after the majority ---- */
 
 CASE(late_grants_make_up_for_a_restart) {
-    struct fleet f;
+    OWN(fleet_end) struct fleet f;
     struct fleet_events events = {0};
     begin(&f, &events);
     for (int gone = 0; gone < 2; gone++) {
@@ -156,12 +144,12 @@ CASE(late_grants_make_up_for_a_restart) {
         for (int i = MAJORITY; i < FLEET; i++)
             proxy_heal(f.proxy[i]);
     }
-    fleet_end(&f);
 }
 
-/* Two of five, before the first renewal: the other three have it without a break, and the two have no vote for another. */
+/* Two of five, before the first renewal: the other three have it without a break, and the two have
+ * no vote for another. */
 CASE(two_restarts_at_once_are_made_up_for) {
-    struct fleet f;
+    OWN(fleet_end) struct fleet f;
     struct fleet_events events = {0};
     begin(&f, &events);
     for (int i = MAJORITY; i < FLEET; i++)
@@ -180,7 +168,6 @@ CASE(two_restarts_at_once_are_made_up_for) {
     assert_int_equal(atomic_load(&events.losses), 0);
     assert_int_equal(hf_lock_release(f.lock), HF_OK);
     assert_true(fleet_wait_free(&f, HANG_MS));
-    fleet_end(&f);
 }
 
 static bool is_refilled(void *arg) {
@@ -192,7 +179,7 @@ static bool is_refilled(void *arg) {
  * of them lose it, they are none. All five have proved the hold before: a server that loses the key right after the
  * grant may have done so before the last ones granted it, and then it is lost. */
 CASE(a_restart_beside_an_overwritten_key) {
-    struct fleet f;
+    OWN(fleet_end) struct fleet f;
     struct fleet_events events = {0};
     begin(&f, &events);
     assert_int_equal(hf_lock_acquire(f.lock), HF_OK);
@@ -209,7 +196,6 @@ CASE(a_restart_beside_an_overwritten_key) {
     assert_int_equal(hf_lock_release(f.lock), HF_ELOST);
     cmd_ok(f.server[0], "DEL " FLEET_NAME);
     assert_true(fleet_wait_free(&f, HANG_MS));
-    fleet_end(&f);
 }
 
 RUN_CASES(fleet_start_servers, fleet_stop_servers)

@@ -1,13 +1,10 @@
 /*
- * Listening to a name of a quorum (hf_listen()): each server is heard for itself, and says which it is; one that is down is
- * heard when it is back.
+ * Listening to a name of a quorum (hf_listen()): each server is heard for itself, and says which it
+ * is; one that is down is heard when it is back.
  */
 #include "joint/fleet.h"
-#include "support/case.h"
 #include "support/memory.h"
 #include "support/notification_log.h"
-
-#include <string.h>
 
 /* Which of the servers said something of a kind, as bits. */
 struct chorus {
@@ -42,19 +39,18 @@ static bool has_last(void *arg) {
 
 FLEET_CASE(every_server_is_listened_to) {
     struct chorus chorus = {0};
-    hf_listener *listener;
+    own_listener *listener;
     assert_int_equal(hf_listen(f->client, FLEET_NAME, note, &chorus, &listener), HF_OK);
     assert_true(wait_until(has_all, &chorus.listening, HANG_MS));
     assert_int_equal(atomic_load(&chorus.servers), FLEET);
     assert_int_equal(hf_lock_acquire(f->rival_lock), HF_OK);
     assert_int_equal(hf_lock_release(f->rival_lock), HF_OK);
     assert_true(wait_until(has_all, &chorus.released, HANG_MS));
-    hf_listener_free(listener);
 }
 
 FLEET_CASE(every_server_reports_a_break) {
     struct chorus one = {0}, all = {0};
-    hf_listener *listener, *breaks;
+    own_listener *listener, *breaks;
     bool broken;
     assert_int_equal(hf_listen(f->client, FLEET_NAME, note, &one, &listener), HF_OK);
     assert_int_equal(hf_listen_breaks(f->client, note, &all, &breaks), HF_OK);
@@ -65,13 +61,11 @@ FLEET_CASE(every_server_reports_a_break) {
     assert_true(broken);
     assert_true(wait_until(has_all, &one.broken, HANG_MS));
     assert_true(wait_until(has_all, &all.broken, HANG_MS));
-    hf_listener_free(listener);
-    hf_listener_free(breaks);
 }
 
 FLEET_CASE(a_server_that_was_down_is_listened_to_again) {
     struct chorus chorus = {0};
-    hf_listener *listener;
+    own_listener *listener;
     assert_int_equal(hf_listen(f->client, FLEET_NAME, note, &chorus, &listener), HF_OK);
     assert_true(wait_until(has_all, &chorus.listening, HANG_MS));
     server_kill(f->server[FLEET - 1]);
@@ -80,7 +74,6 @@ FLEET_CASE(a_server_that_was_down_is_listened_to_again) {
     atomic_store(&chorus.listening, 0);
     server_restart(f->server[FLEET - 1]);
     assert_true(wait_until(has_last, &chorus.listening, HANG_MS));
-    hf_listener_free(listener);
 }
 
 /* All members or none: whichever allocation fails, all is given back. */
@@ -89,11 +82,10 @@ FLEET_CASE(memory_runs_out_at_each_step) {
     for (long n = 1; came_to_it; n++) {
         struct memory memory = {0};
         struct chorus chorus = {0};
-        hf_client *client;
         hf_listener *listener = NULL;
         hf_options options = fleet_options();
         options.allocator = memory_allocator(&memory);
-        assert_int_equal(hf_open(f->direct_urls, &options, &client), HF_OK);
+        hf_client *client = made(hf_open, f->direct_urls, &options);
         atomic_store(&memory.fail_at, atomic_load(&memory.calls) + n);
         int err = hf_listen(client, FLEET_NAME, note, &chorus, &listener);
         came_to_it = err != HF_OK;

@@ -2,10 +2,7 @@
  * closed: an error or a server less, never a crash, a hang, a silent hold or a block that is not given
  * back. */
 #include "joint/fleet.h"
-#include "support/case.h"
 #include "support/memory.h"
-
-#include <stdio.h>
 
 static bool is_allowed(int err) {
     return err == HF_OK || err == HF_ENOMEM || err == HF_ENOQUORUM || err == HF_EINDOUBT ||

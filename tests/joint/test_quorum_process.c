@@ -1,9 +1,7 @@
 /* A holder of a quorum lock that is another process, and is killed or stopped. */
 #include "joint/fleet.h"
-#include "support/case.h"
 
 #include <signal.h>
-#include <stdio.h>
 
 struct shared {
     atomic_int held, outcome;
@@ -39,7 +37,7 @@ static pid_t start_holder(struct fleet *f, struct shared *shared, int64_t watchd
 }
 
 CASE(holder_killed) {
-    struct fleet f;
+    OWN(fleet_end) struct fleet f;
     struct shared *shared = shared_new(sizeof *shared);
     fleet_begin(&f, NULL);
     pid_t pid = start_holder(&f, shared, 6000);
@@ -48,11 +46,10 @@ CASE(holder_killed) {
     assert_int_equal(hf_lock_acquire_for(f.lock, HANG_MS), HF_OK);
     assert_int_equal(hf_lock_release(f.lock), HF_OK);
     shared_free(shared, sizeof *shared);
-    fleet_end(&f);
 }
 
 CASE(holder_stopped) {
-    struct fleet f;
+    OWN(fleet_end) struct fleet f;
     struct shared *shared = shared_new(sizeof *shared);
     fleet_begin(&f, NULL);
     pid_t pid = start_holder(&f, shared, ENDURING_MS);
@@ -65,7 +62,6 @@ CASE(holder_stopped) {
     assert_true(fleet_held(&f, f.owner) >= MAJORITY); /* its leftovers are not ours */
     assert_int_equal(hf_lock_release(f.lock), HF_OK);
     shared_free(shared, sizeof *shared);
-    fleet_end(&f);
 }
 
 RUN_CASES(fleet_start_servers, fleet_stop_servers)

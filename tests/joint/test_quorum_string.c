@@ -1,22 +1,15 @@
 /* String locks on a quorum: the tokens at the servers, other libraries' values there, loss, refusals; and
  * servers that come back empty. */
 #include "joint/fleet.h"
-#include "support/case.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define NAME "shared"
 
 /* A string lock on each side; of `name`, with these flags. */
 static hf_lock *lock_of(hf_client *client, hf_kind kind, unsigned flags) {
     hf_lock_options options = HF_LOCK_OPTIONS_INIT;
-    hf_lock *lock;
     options.kind = kind;
     options.flags = flags;
-    assert_int_equal(hf_lock_new_with(client, NAME, strlen(NAME), &options, &lock), HF_OK);
-    return lock;
+    return made(hf_lock_new_with, client, NAME, strlen(NAME), &options);
 }
 
 static hf_lock *string_of(hf_client *client) {
@@ -27,9 +20,8 @@ static hf_lock *string_of(hf_client *client) {
 static int stored(struct fleet *f, const char *start) {
     int count = 0;
     for (int i = 0; i < FLEET; i++) {
-        char *value = server_pid(f->server[i]) != 0 ? cmd_str(f->server[i], "GET " NAME) : NULL;
+        own_text *value = server_pid(f->server[i]) != 0 ? cmd_str(f->server[i], "GET " NAME) : NULL;
         count += value != NULL && strncmp(value, start, strlen(start)) == 0;
-        free(value);
     }
     return count;
 }
@@ -108,7 +100,7 @@ FLEET_CASE(S61_a_waiter_enters_behind_a_release) {
 }
 
 FLEET_CASE(S62_another_librarys_majority_keeps_it_out) {
-    hf_lock *lock = string_of(f->client);
+    own_lock *lock = string_of(f->client);
     struct fleet_caller caller;
     bool yes, broken;
     hf_lock_info *info;
@@ -127,7 +119,7 @@ FLEET_CASE(S62_another_librarys_majority_keeps_it_out) {
     vacate(f, 0, FLEET); /* nobody publishes */
     assert_int_equal(fleet_join(&caller), HF_OK);
     assert_true(WAIT_FOR(stored(f, hf_client_id(f->client)) == FLEET, HANG_MS));
-    hf_lock *rival = string_of(f->rival);
+    own_lock *rival = string_of(f->rival);
     assert_int_equal(hf_lock_break(rival, &broken), HF_OK);
     assert_true(broken);
     assert_true(wait_gone(f));
@@ -137,12 +129,10 @@ FLEET_CASE(S62_another_librarys_majority_keeps_it_out) {
     assert_true(broken);
     assert_int_equal(hf_lock_try(rival), HF_OK);
     assert_int_equal(hf_lock_release(rival), HF_OK);
-    hf_lock_free(rival);
-    hf_lock_free(lock);
 }
 
 FLEET_CASE(S63_another_librarys_minority_does_not) {
-    hf_lock *lock = string_of(f->client);
+    own_lock *lock = string_of(f->client);
     occupy(f, 1, 3);
     assert_int_equal(hf_lock_try(lock), HF_OK);
     assert_int_equal(stored(f, "5f3a"), 2);
@@ -150,11 +140,10 @@ FLEET_CASE(S63_another_librarys_minority_does_not) {
     assert_true(wait_stored(f, f->owner, 0));
     assert_int_equal(stored(f, "5f3a"), 2); /* what is not ours stays */
     vacate(f, 1, 3);
-    hf_lock_free(lock);
 }
 
 FLEET_CASE(S64_a_majority_that_lost_it_is_a_loss) {
-    hf_lock *lock = string_of(f->client);
+    own_lock *lock = string_of(f->client);
     struct fleet_events events = {0};
     assert_int_equal(hf_lock_on_lost(lock, fleet_on_event, &events), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
@@ -166,12 +155,11 @@ FLEET_CASE(S64_a_majority_that_lost_it_is_a_loss) {
     assert_int_equal(stored(f, "5f3a"), 3);
     assert_int_equal(hf_lock_release(lock), HF_ENOTOWNER);
     vacate(f, 0, 3);
-    hf_lock_free(lock);
 }
 
 /* It is given back its hold under another token: the last one is never used again. */
 FLEET_CASE(S65_a_server_that_lost_it_is_asked_again) {
-    hf_lock *lock = string_of(f->client);
+    own_lock *lock = string_of(f->client);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_true(wait_stored(f, f->owner, FLEET));
     all_vote(lock);
@@ -186,7 +174,6 @@ FLEET_CASE(S65_a_server_that_lost_it_is_asked_again) {
     free(second);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_true(wait_gone(f));
-    hf_lock_free(lock);
 }
 
 FLEET_CASE(S66_a_token_of_the_callers_choice_at_all_servers) {
@@ -252,8 +239,7 @@ FLEET_CASE(S68_threads_pass_it_on) {
     assert_int_equal(hf_lock_try(plain), HF_EWRONGTYPE);
     assert_int_equal(hf_lock_acquire_start(lock, &eleven, NULL, NULL, &next), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    assert_int_equal(hf_op_wait(next, HANG_MS, NULL), HF_OK);
-    hf_op_free(next);
+    assert_int_equal(joined(next, NULL), HF_OK);
     assert_int_equal(hf_lock_try(rival), HF_EBUSY);
     assert_int_equal(hf_lock_release_as(lock, 11), HF_OK);
     assert_true(wait_gone(f));
@@ -264,7 +250,7 @@ FLEET_CASE(S68_threads_pass_it_on) {
 
 /* A reply is lost at each of them, or all come late: what is left behind is deleted. */
 FLEET_CASE(S69_lost_replies_leave_nothing) {
-    hf_lock *lock = string_of(f->client);
+    own_lock *lock = string_of(f->client);
     for (int i = 0; i < FLEET; i++)
         proxy_drop_replies_after(f->proxy[i], f->owner);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
@@ -285,7 +271,6 @@ FLEET_CASE(S69_lost_replies_leave_nothing) {
     for (int i = 0; i < FLEET; i++)
         cmd_ok(f->server[i], "PERSIST " NAME);
     assert_true(wait_gone(f)); /* although no lease ends there any more */
-    hf_lock_free(lock);
 }
 
 #define GUARD_MS 4000
@@ -293,7 +278,7 @@ FLEET_CASE(S69_lost_replies_leave_nothing) {
 /* Three hold it, one of them restarts empty: with the guard no other client of ours enters. A client of
  * another library does, since it has no guard (docs/strings.md says so). */
 CASE(S70_the_guard_binds_us_and_nobody_else) {
-    struct fleet f;
+    OWN(fleet_end) struct fleet f;
     hf_options options = fleet_options();
     options.restart_guard_ms = options.watchdog_ms = GUARD_MS;
     fleet_begin(&f, &options);
@@ -308,9 +293,8 @@ CASE(S70_the_guard_binds_us_and_nobody_else) {
     proxy_refuse(f.proxy[0], true); /* the holder does not give it back its token */
     (void)proxy_cut_all(f.proxy[0]);
     server_restart(f.server[0]);
-    hf_client *young;
     hf_lock *young_lock;
-    assert_int_equal(hf_open(f.direct_urls, &options, &young), HF_OK);
+    hf_client *young = made(hf_open, f.direct_urls, &options);
     young_lock = string_of(young);
     int err = hf_lock_try(young_lock);
     assert_true(err == HF_ENOQUORUM || err == HF_EBUSY);
@@ -319,16 +303,14 @@ CASE(S70_the_guard_binds_us_and_nobody_else) {
     /* another library has a majority now, beside the holder */
     int others = 0;
     for (int i = 0; i < FLEET; i++) {
-        redisReply *reply = cmd(f.server[i], "SET " NAME " 5f3a NX PX 60000");
+        own_reply *reply = cmd(f.server[i], "SET " NAME " 5f3a NX PX 60000");
         others += reply->type == REDIS_REPLY_STATUS;
-        freeReplyObject(reply);
     }
     assert_int_equal(others, 3);
     hf_lock_free(young_lock);
     assert_int_equal(hf_close(young), HF_OK);
     hf_lock_free(lock);
     hf_lock_free(rival);
-    fleet_end(&f);
 }
 
 RUN_CASES(fleet_start_servers, fleet_stop_servers)

@@ -3,9 +3,6 @@
  * them is one client. Holders and waiters are reported as the client sees them, not per server.
  */
 #include "joint/fleet.h"
-#include "support/case.h"
-
-#include <string.h>
 
 struct seen {
     hf_client *client;
@@ -39,13 +36,12 @@ static void check(const struct fleet *f, const hf_fleet_lock *lock, const hf_cli
 }
 
 CASE(a_quorum_is_one_view) {
-    struct fleet f;
+    OWN(fleet_end) struct fleet f;
     struct fleet_caller waiter;
     hf_options options = fleet_options();
     options.report_after_ms = 0;
     fleet_begin(&f, &options);
-    hf_client *asker;
-    assert_int_equal(hf_open(f.direct_urls, &options, &asker), HF_OK);
+    own_client *asker = made(hf_open, f.direct_urls, &options);
     assert_int_equal(hf_lock_acquire(f.lock), HF_OK);
     fleet_call_acquire(&waiter, f.rival_lock, (hf_acquire_options)HF_ACQUIRE_OPTIONS_INIT);
     struct seen seen = {.client = asker};
@@ -61,8 +57,6 @@ CASE(a_quorum_is_one_view) {
 
     assert_int_equal(hf_lock_release(f.lock), HF_OK);
     assert_int_equal(fleet_join(&waiter), HF_OK);
-    assert_int_equal(hf_close(asker), HF_OK);
-    fleet_end(&f);
 }
 
 /* A silent server may have the same as the others, so a minority of those that answered may
@@ -108,11 +102,9 @@ static bool times_are_reported(void *arg) {
 FLEET_CASE(times_are_those_of_the_quorum) {
     hf_options options = fleet_options();
     options.report_after_ms = 0;
-    hf_client *asker, *client;
-    hf_lock *lock;
-    assert_int_equal(hf_open(f->direct_urls, NULL, &asker), HF_OK);
-    assert_int_equal(hf_open(f->direct_urls, &options, &client), HF_OK);
-    assert_int_equal(hf_lock_new(client, "timed", &lock), HF_OK);
+    own_client *asker = made(hf_open, f->direct_urls, NULL);
+    own_client *client = made(hf_open, f->direct_urls, &options);
+    own_lock *lock = made(hf_lock_new, client, "timed");
     for (int i = 0; i < 2; i++) {
         assert_int_equal(hf_lock_acquire(lock), HF_OK);
         assert_int_equal(hf_lock_release(lock), HF_OK);
@@ -133,9 +125,6 @@ FLEET_CASE(times_are_those_of_the_quorum) {
     }
     hf_fleet_free(seen.fleet);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
-    assert_int_equal(hf_close(client), HF_OK);
-    assert_int_equal(hf_close(asker), HF_OK);
 }
 
 FLEET_CASE(without_a_majority_there_is_none) {

@@ -1,10 +1,6 @@
 /* More that goes wrong with a quorum: a thread that ends while it holds one, renewals whose replies are lost,
  * a lock that is free everywhere but where we wait. */
 #include "joint/fleet.h"
-#include "support/case.h"
-
-#include <stdio.h>
-#include <string.h>
 
 /* ---- A thread that ends ---- */
 
@@ -28,10 +24,9 @@ static void *acquire_and_end(void *lock) {
 /* It is not renewed any more, and is over everywhere when its lease is. */
 FLEET_CASE_WITH(the_hold_of_an_ended_thread_ends, fleet_options(), options.watchdog_ms = 4500) {
     struct notified notified = {0};
-    pthread_t thread;
     void *held;
     assert_int_equal(hf_lock_on_lost(f->lock, on_event, &notified), HF_OK);
-    assert_int_equal(pthread_create(&thread, NULL, acquire_and_end, f->lock), 0);
+    pthread_t thread = started(acquire_and_end, f->lock);
     pthread_join(thread, &held);
     assert_non_null(held);
     assert_true(fleet_wait_atomic(&notified.orphans, 1, HANG_MS));

@@ -3,8 +3,6 @@
 #include "joint/quorum/quorum_validity.h"
 #include "support/case.h"
 
-#include <stddef.h>
-
 #define LEASE_MS 30000
 #define OLD INT64_MIN
 
@@ -139,8 +137,36 @@ CASE(late_grants_make_up_for_a_restart) {
     }
 }
 
-/* Its vote had ended when its server restarted, for the second time if the lease is longer than the guard: in between it
- * could vote for another. */
+/* Three won it, and two came later: they make up for one that was found to have it after that, if its vote
+ * counted then. */
+CASE(S101_late_grants_make_up_for_a_server_that_was_found_to_have_it) {
+    enum { NOW_MS = 200000 };
+    static const struct {
+        int64_t found_ms;
+        bool broken;
+    } rows[] = {{100003, true}, {100004, false}, {140000, true}};
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        struct hfi_votes votes = votes_of(5, 30000);
+        for (size_t i = 0; i < 5; i++) {
+            if (i == 3)
+                hfi_votes_won(&votes, 100001);
+            hfi_votes_held(&votes, i, 100000, 100001 + (int64_t)i, 10 * LEASE_MS, 0);
+        }
+        hfi_votes_found(&votes, 0, rows[k].found_ms);
+        assert_int_equal(votes.of[0].valid_until_ms, votes.of[1].valid_until_ms);
+        for (int64_t at_ms = 120000; at_ms < NOW_MS; at_ms += 20000)
+            for (size_t i = 1; i < 5; i++)
+                hfi_votes_held(&votes, i, at_ms, at_ms, 10 * LEASE_MS, 0);
+        hfi_votes_gone(&votes, 0, NOW_MS, 0);
+        assert_int_equal(votes.broken, rows[k].broken);
+    }
+    struct hfi_votes votes = won_by(5, 3);
+    hfi_votes_found(&votes, 4, 2000); /* it has none */
+    assert_false(votes.of[4].held);
+}
+
+/* Its vote had ended when its server restarted, for the second time if the lease is longer than the
+ * guard: in between it could vote for another. */
 CASE(a_restart_hides_no_vote_that_ended) {
     enum { RESTARTED_MS = 131000, NOW_MS = 133000 };
     static const int64_t leases_ms[] = {LEASE_MS, 10 * LEASE_MS};

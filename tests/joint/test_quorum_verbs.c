@@ -1,11 +1,8 @@
 /* The verbs on a quorum: nesting, try, cancel, close, fork, asynchronous and manual dispatch, loss by
  * callback and descriptor, extend, break, questions, statistics, refused kinds. */
 #include "joint/fleet.h"
-#include "support/case.h"
 
 #include <poll.h>
-#include <stdio.h>
-#include <string.h>
 
 /* Servers store 1, however often it is nested. */
 FLEET_CASE(nesting_is_local) {
@@ -43,7 +40,7 @@ FLEET_CASE(nested_while_one_is_away) {
 }
 
 FLEET_CASE(kinds) {
-    hf_lock *lock;
+    own_lock *lock;
     hf_sem *sem;
     hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     static const struct {
@@ -66,7 +63,6 @@ FLEET_CASE(kinds) {
     assert_int_equal(hf_lock_acquire(lock), HF_EDEADLK);
     assert_int_equal(hf_lock_try(f->rival_lock), HF_EBUSY);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
 }
 
 FLEET_CASE(questions) {
@@ -144,7 +140,7 @@ FLEET_CASE(broken) {
 
 FLEET_CASE(cancelled) {
     struct fleet_caller caller;
-    hf_cancel *cancel;
+    own_cancel *cancel;
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
     assert_int_equal(hf_lock_acquire(f->rival_lock), HF_OK);
     hf_acquire_options options = fleet_wait_for(HF_FOREVER, HF_WATCHDOG);
@@ -156,7 +152,6 @@ FLEET_CASE(cancelled) {
     assert_true(caller.took_ms < 10000);
     assert_int_equal(hf_lock_release(f->rival_lock), HF_OK);
     assert_true(fleet_wait_free(f, HANG_MS));
-    hf_cancel_free(cancel);
 }
 
 /* What the last wait has left under way does not stand in the way of the next. */
@@ -237,10 +232,8 @@ CASE(closed) {
         /* those that are silent must not be given up, and asked again, before it is closed */
         options.cmd_timeout_ms = phase == 1 || phase == 2 ? 10000 : 2000;
         fleet_begin(&f, &options);
-        hf_client *client;
-        hf_lock *lock;
-        assert_int_equal(hf_open(f.urls, &options, &client), HF_OK);
-        assert_int_equal(hf_lock_new(client, FLEET_NAME, &lock), HF_OK);
+        hf_client *client = made(hf_open, f.urls, &options);
+        hf_lock *lock = made(hf_lock_new, client, FLEET_NAME);
         assert_int_equal(hf_ping(client), HF_OK);
         int silent = phase == 1 ? FLEET : phase == 2 ? 3 : phase == 3 ? 1 : 0;
         size_t asked = proxy_seen(f.proxy[FLEET - 1], FLEET_ACQUIRE);
@@ -300,7 +293,6 @@ FLEET_CASE(statistics) {
 
 /* Threads pass it on without the servers. */
 FLEET_CASE(cohort) {
-    hf_lock *lock;
     hf_op *next;
     bool mine;
     hf_lock_options options = HF_LOCK_OPTIONS_INIT;
@@ -308,20 +300,17 @@ FLEET_CASE(cohort) {
     options.flags = HF_COHORT;
     options.cohort_ms = 60000;
     eleven.owner = 11;
-    assert_int_equal(hf_lock_new_with(f->client, FLEET_NAME, strlen(FLEET_NAME), &options, &lock),
-                     HF_OK);
+    own_lock *lock = made(hf_lock_new_with, f->client, FLEET_NAME, strlen(FLEET_NAME), &options);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_try(f->rival_lock), HF_EBUSY);
     assert_int_equal(hf_lock_acquire_start(lock, &eleven, NULL, NULL, &next), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    assert_int_equal(hf_op_wait(next, HANG_MS, NULL), HF_OK);
-    hf_op_free(next);
+    assert_int_equal(joined(next, NULL), HF_OK);
     assert_int_equal(hf_lock_is_mine_as(lock, 11, &mine), HF_OK);
     assert_true(mine);
     assert_int_equal(hf_lock_try(f->rival_lock), HF_EBUSY);
     assert_int_equal(hf_lock_release_as(lock, 11), HF_OK);
     assert_true(fleet_wait_free(f, HANG_MS));
-    hf_lock_free(lock);
 }
 
 RUN_CASES(fleet_start_servers, fleet_stop_servers)

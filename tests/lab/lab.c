@@ -1,6 +1,7 @@
 /*
- * One run of the lab, as lab.h tells. Histories are those of tests/history, of all kinds of a topology at once, with any
- * of its troubles; the checker there judges, and what it prints goes to standard output.
+ * One run of the lab, as lab.h tells. Histories are those of tests/history, of all kinds of a
+ * topology at once, with any of its troubles; the checker there judges, and what it prints goes to
+ * standard output.
  *
  * Used by scripts/lab, in one thread.
  */
@@ -108,8 +109,8 @@ static bool is_ready(struct plan *plan) {
     return all;
 }
 
-/* Where its own time of day is to be stepped, the program begins again with that library preloaded, in the directory DIR: there
- * the library looks for the step. */
+/* Where its own time of day is to be stepped, the program begins again with that library preloaded,
+ * in the directory DIR: there the library looks for the step. */
 static void preload_this(const struct plan *plan, char **argv) {
     if ((plan->troubles & TROUBLE_OWN_CLOCK) == 0)
         return;
@@ -162,11 +163,12 @@ int main(int argc, char **argv) {
         return lab_actor();
     if (argc == 7 && strcmp(argv[1], "history") == 0)
         return play_history(argv);
-    if (argc == 7 && strcmp(argv[1], "register") == 0)
+    if ((argc == 7 || argc == 8) && strcmp(argv[1], "register") == 0)
         return lab_register(argv[2], argv[3], argv[4], (unsigned)strtoul(argv[5], NULL, 10),
-                            (int)strtol(argv[6], NULL, 10));
+                            (int)strtol(argv[6], NULL, 10),
+                            argc == 8 ? (int)strtol(argv[7], NULL, 10) : 0);
     fputs("usage: lab history TOPOLOGY TROUBLES SEED SECONDS DIR\n"
-          "       lab register SUBJECT TOPOLOGY FAULT SEED SECONDS\n",
+          "       lab register SUBJECT TOPOLOGY FAULT SEED SECONDS [LIMIT]\n",
           stderr);
     return 2;
 }

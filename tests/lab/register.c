@@ -1,11 +1,12 @@
 /*
- * A protected register: each holder of a lock reads it, works for a while, and writes what it read plus one. Another
- * that wrote in between has lost its update; both are told of, with their times. The register is a server of its own that no
- * fault touches, with or without a check of tokens.
+ * A protected register: each holder of a lock reads it, works for a while, and writes what it read
+ * plus one. Another that wrote in between has lost its update; both are told of, with their times.
+ * The register is a server of its own that no fault touches, with or without a check of tokens.
  *
- * A worker is a process with one library's lock in it, driven by lines (tests/peers/README.md), and its application, which
- * is here: a stopped process means that its application rests, too. Faults come while somebody is inside, and make that
- * holder's work long, so that what a fault lets in can be seen. One thread.
+ * A worker is a process with one library's lock in it, driven by lines (tests/peers/README.md), and
+ * its application, which is here: a stopped process means that its application rests, too. Faults
+ * come while somebody is inside, and make that holder's work long, so that what a fault lets in can
+ * be seen. One thread.
  *
  * On standard output: a line `lost ...` for each lost update, and at the end a line of counts, `key=value ...`.
  */
@@ -42,7 +43,9 @@ enum {
     FREEZE_MS = 2500,
     CUT_MS = 2000, /* between two cuts of a follower */
     PATIENCE_MS = 15000,
-    CALM_MS = 900
+    PATIENCE_FIND_MS = 60000, /* where another must come in */
+    CALM_MS = 900,
+    NO_FAULT_MS = 120000 /* a run in which no fault came by then has failed */
 };
 
 enum language { OURS, PYTHON, NODE, GO, JAVA, CURATOR };
@@ -150,7 +153,10 @@ struct lab {
     char where[512]; /* urls, or ports */
     struct worker workers[WORKERS];
     int64_t begin_ms, end_ms, calm_until_ms, mend_ms;
-    int last; /* who wrote last */
+    int64_t
+        limit_ms; /* until then it goes on if nothing was found, and a fault must find something; 0: it need not */
+    int64_t found_ms; /* after the beginning: the first lost update; -1: none */
+    int last;         /* who wrote last */
     int64_t last_ms;
     long long attempts, acquired, busy, errors, writes, refused, rejected, lost, faults,
         released_lost;
@@ -158,6 +164,20 @@ struct lab {
 
 static unsigned pick(struct lab *lab, unsigned below) {
     return (unsigned)rand_r(&lab->random) % below;
+}
+
+/* On a busy machine the time may be over before anybody was inside, so that no fault came; that says nothing. */
+static bool is_over(const struct lab *lab) {
+    int64_t ms = now_ms();
+    bool waits_for_fault =
+        lab->fault != NONE && lab->faults == 0 && ms < lab->begin_ms + NO_FAULT_MS;
+    bool waits_for_finding = lab->found_ms < 0 && ms < lab->limit_ms;
+    return ms >= lab->end_ms && !waits_for_fault && !waits_for_finding;
+}
+
+static void note_finding(struct lab *lab) {
+    if (lab->found_ms < 0)
+        lab->found_ms = now_ms() - lab->begin_ms;
 }
 
 /* ---- Actors ---------------------------------------------------------------------------------- */
@@ -260,7 +280,9 @@ static void start_worker(struct lab *lab, struct worker *worker) {
 
 /* Either answers -1 to a token that is behind one it has seen. */
 #define SEEN                                                                                       \
-    "if ARGV[1] ~= '0' then local seen = redis.call('get', KEYS[2]) if seen and tonumber(seen) > tonumber(ARGV[1]) then return -1 end redis.call('set', KEYS[2], ARGV[1]) end "
+    "if ARGV[1] ~= '0' then local seen = redis.call('get', KEYS[2]) "                              \
+    "if seen and tonumber(seen) > tonumber(ARGV[1]) then return -1 end "                           \
+    "redis.call('set', KEYS[2], ARGV[1]) end "
 
 static long long book_read(struct lab *lab, long long token) {
     return cmd_int(lab->book, "EVAL %s 2 book seen %lld",
@@ -287,6 +309,7 @@ static void write_it(struct lab *lab, struct worker *worker) {
     lab->writes++;
     if (was != worker->seen) {
         lab->lost++;
+        note_finding(lab);
         printf(
             "lost at_ms=%lld holder=w%d entered_ms=%lld read=%lld found=%lld written_by=w%d written_ms=%lld\n",
             (long long)(now_ms() - lab->begin_ms), worker->number,
@@ -328,6 +351,7 @@ static void note_entry(struct lab *lab, struct worker *worker) {
     lab->free_since_ms = 0;
     if (lab->cancelled_ms != 0 && now_ms() - lab->cancelled_ms > lab->lease_ms / 2) {
         lab->stranded++;
+        note_finding(lab);
         printf("stranded at_ms=%lld for_ms=%lld\n", (long long)(lab->cancelled_ms - lab->begin_ms),
                (long long)(now_ms() - lab->cancelled_ms));
     }
@@ -411,7 +435,7 @@ static void answered(struct lab *lab, struct worker *worker, const char *answer)
 static void go_on(struct lab *lab, struct worker *worker) {
     switch (worker->state) {
     case IDLE:
-        if (now_ms() < lab->end_ms || lab->mend_ms != 0)
+        if (!is_over(lab) || lab->mend_ms != 0)
             ask(lab, worker, TRYING, lab->subject->language == CURATOR ? "lock" : "try");
         break;
     case INSIDE:
@@ -475,7 +499,8 @@ static void fail_over(struct lab *lab) {
     tell_of_primary(lab, watched_wait_switch(lab->watched, old));
 }
 
-/* The power of the one server, or of one of several; or its leader does not hear the holder's server, nor is heard there. */
+/* The power of the one server, or of one of several; or its leader does not hear the holder's
+ * server, nor is heard there. */
 static void lose_power(struct lab *lab) {
     (void)power_loss(lab->servers[0]);
     server_wait_ready(lab->servers[0]);
@@ -501,7 +526,7 @@ static int64_t patience_ms(const struct lab *lab) {
     case POWER_SNAPSHOTS:
         return 3 * LEASE_MS;
     default:
-        return PATIENCE_MS;
+        return lab->limit_ms != 0 ? PATIENCE_FIND_MS : PATIENCE_MS;
     }
 }
 
@@ -577,7 +602,7 @@ static void mend(struct lab *lab) {
 static bool may_strike(const struct lab *lab, const struct worker *worker) {
     enum state when = lab->fault == STOP_LATE && lab->subject->check != NULL ? CHECKED : INSIDE;
     if (lab->fault == NONE || lab->mend_ms != 0 || worker->victim ||
-        now_ms() < lab->calm_until_ms || now_ms() >= lab->end_ms)
+        now_ms() < lab->calm_until_ms || is_over(lab))
         return false;
     if (lab->fault == CANCEL)
         return worker->state == IDLE && lab->cancelled_ms == 0 && lab->free_since_ms != 0;
@@ -706,7 +731,7 @@ static bool has_everything(const struct lab *lab) {
 }
 
 static void play(struct lab *lab) {
-    while (now_ms() < lab->end_ms || lab->mend_ms != 0) {
+    while (!is_over(lab) || lab->mend_ms != 0) {
         for (int i = 0; i < WORKERS; i++)
             step_worker(lab, &lab->workers[i]);
         note_whether_free(lab);
@@ -749,12 +774,13 @@ static void end(struct lab *lab) {
 }
 
 int lab_register(const char *subject, const char *topology, const char *fault, unsigned seed,
-                 int seconds) {
+                 int seconds, int limit) {
     struct lab lab = {.random = seed,
                       .fault = (enum fault)(sizeof faults / sizeof *faults),
                       .lease_ms = LEASE_MS,
                       .cut = -1,
-                      .last = -1};
+                      .last = -1,
+                      .found_ms = -1};
     for (size_t i = 0; i < sizeof subjects / sizeof *subjects; i++)
         if (strcmp(subjects[i].name, subject) == 0)
             lab.subject = &subjects[i];
@@ -792,14 +818,19 @@ int lab_register(const char *subject, const char *topology, const char *fault, u
     }
     lab.begin_ms = now_ms();
     lab.end_ms = lab.begin_ms + (int64_t)seconds * 1000;
+    lab.limit_ms = limit > 0 ? lab.begin_ms + (int64_t)limit * 1000 : 0;
     lab.calm_until_ms = lab.begin_ms + CALM_MS;
     play(&lab);
     printf(
         "attempts=%lld acquired=%lld busy=%lld errors=%lld writes=%lld lost=%lld refused_by_deadline=%lld "
-        "rejected_by_token=%lld release_failed=%lld faults=%lld stranded=%lld silent_ms=%lld free_ms=%lld\n",
+        "rejected_by_token=%lld release_failed=%lld faults=%lld stranded=%lld silent_ms=%lld free_ms=%lld found_ms=%lld\n",
         lab.attempts, lab.acquired, lab.busy, lab.errors, lab.writes, lab.lost, lab.refused,
         lab.rejected, lab.released_lost, lab.faults, lab.stranded, (long long)lab.silent_ms,
-        (long long)lab.free_ms);
+        (long long)lab.free_ms, (long long)lab.found_ms);
     end(&lab);
+    if (lab.fault != NONE && lab.faults == 0) {
+        fputs("lab: nobody was inside, so no fault came\n", stderr);
+        return 2;
+    }
     return lab.lost > 0 || lab.stranded > 0 ? 1 : 0;
 }

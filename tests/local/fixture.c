@@ -15,22 +15,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <setjmp.h>
-
-#include <cmocka.h>
 
 #include "base/clock.h"
-#include "support/wait.h"
+#include "support/case.h"
+#include "support/server.h"
 
 #define ENTRY "HOLDFAST_LOCAL_DIR="
 
@@ -41,8 +33,7 @@ static pid_t janitor;
 /* ---- Processes ------------------------------------------------------------------------------- */
 
 static size_t read_proc(pid_t pid, const char *file, char *buffer, size_t size) {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/%s", (int)pid, file);
+    own_text *path = text_of("/proc/%d/%s", (int)pid, file);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t got = fd < 0 ? -1 : read(fd, buffer, size - 1);
     if (fd >= 0)
@@ -150,8 +141,7 @@ static bool has_monitor(void *arg) {
 }
 
 pid_t local_monitor_pid(const char *dir) {
-    char copy[128];
-    snprintf(copy, sizeof copy, "%s", dir);
+    own_text *copy = text_of("%s", dir);
     assert_true(wait_until(has_monitor, copy, HANG_MS));
     pid_t pids[8];
     size_t count = local_processes(dir, LOCAL_SHELL, pids, 8);
@@ -235,10 +225,7 @@ int local_teardown(void **state) {
 
 char *local_dir(void) {
     static int counter;
-    char *path;
-    if (asprintf(&path, "%s/%d", root, ++counter) < 0)
-        support_die("out of memory");
-    return path;
+    return text_of("%s/%d", root, ++counter);
 }
 
 void local_stop(const char *dir) {
@@ -291,8 +278,7 @@ void local_ensure(const char *dir, int64_t idle_ms) {
 }
 
 redisContext *local_connect(const char *dir) {
-    char path[128];
-    snprintf(path, sizeof path, "%s/redis.sock", dir);
+    own_text *path = text_of("%s/redis.sock", dir);
     redisContext *connection = redisConnectUnix(path);
     if (connection == NULL || connection->err == 0)
         return connection;

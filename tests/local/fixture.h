@@ -8,10 +8,6 @@
 #define HF_TEST_LOCAL_FIXTURE_H
 
 #include <hiredis/hiredis.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/types.h>
 
 #include "redis/route/local/local.h"
 #include "support/wait.h"

@@ -9,20 +9,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "support/case.h"
-#include "support/wait.h"
 
 #define LONG_MS 600000
 
@@ -30,8 +24,7 @@
 
 /* The kind of thing an open descriptor of a process is, as /proc tells it; "" if it is not open. */
 static void describe_fd(pid_t pid, int fd, char *ret, size_t size) {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)pid, fd);
+    own_text *path = text_of("/proc/%d/fd/%d", (int)pid, fd);
     ssize_t len = readlink(path, ret, size - 1);
     ret[len > 0 ? len : 0] = '\0';
 }

@@ -9,15 +9,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "support/case.h"
-#include "support/wait.h"
+#include "support/server.h"
 
 #define IDLE_MS 300
 
@@ -124,14 +120,13 @@ LOCAL_CASE(visitors_keep_it) {
     redisFree(come(NULL, &first));
     for (int visits = 0; visits < 20; visits++) {
         linger(IDLE_MS / 3);
-        redisContext *connection = come(NULL, &server);
+        own_context *connection = come(NULL, &server);
         if (server != first) { /* only if this machine made a long pause of a short one */
             assert_true(hfi_now_ms() - last_ms >= IDLE_MS);
             first = server;
             visits = 0;
         }
         last_ms = hfi_now_ms();
-        redisFree(connection);
     }
 }
 
@@ -172,7 +167,7 @@ static bool is_back(void *arg) {
 
 /* The worst moment: all checks were passed, and the command to leave is about to be sent. */
 LOCAL_CASE(lock_taken_before_the_last_command_keeps_it) {
-    char *programs = programs_with_prologue(
+    own_text *programs = programs_with_prologue(
         "case \"$*\" in\n"
         "*--pipe*) [ -e came ] || redis-cli -s redis.sock.idle set lock 1 >came ;;\n"
         "esac");
@@ -187,12 +182,11 @@ LOCAL_CASE(lock_taken_before_the_last_command_keeps_it) {
     assert_true(answers(connection, "1", "DEL lock"));
     redisFree(connection);
     assert_true(local_wait_count(dir, LOCAL_ANY, 0)); /* and later it leaves after all */
-    free(programs);
 }
 
 /* The same for a client that is connected, but has no lock yet. */
 LOCAL_CASE(visit_before_the_last_command_keeps_it) {
-    char *programs = programs_with_prologue(
+    own_text *programs = programs_with_prologue(
         "case \"$*\" in\n"
         "*--pipe*) [ -e came ] || redis-cli -s redis.sock.idle ping >came ;;\n"
         "esac");
@@ -202,7 +196,6 @@ LOCAL_CASE(visit_before_the_last_command_keeps_it) {
     assert_true(wait_until(exists, came, HANG_MS));
     assert_true(wait_until(is_back, NULL, HANG_MS));
     assert_int_equal(local_server_pid(dir), server);
-    free(programs);
 }
 
 /* A monitor that is stopped after its last check, goes on when others have long come, and must do
@@ -288,8 +281,7 @@ static int visit(struct racer *racer, int round) {
         linger(rand_r(&racer->seed) % (4 * RACE_IDLE_MS));
         connection = come_in(racer);
     }
-    char expected[16];
-    snprintf(expected, sizeof expected, "%d", round);
+    own_text *expected = text_of("%d", round);
     if (connection == NULL || !answers(connection, expected, "GET lock%d", racer->number))
         return 3;
     if (!answers(connection, "1", "DEL lock%d", racer->number))

@@ -10,19 +10,14 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "support/case.h"
-#include "support/wait.h"
 
 #define LONG_MS 600000 /* these servers are not to leave */
 #define NOBODY 65534
@@ -44,8 +39,7 @@ LOCAL_CASE(starts_a_private_server) {
     struct stat st;
     assert_int_equal(stat(dir, &st), 0);
     assert_int_equal(st.st_mode & 07777, 0700);
-    char path[128];
-    snprintf(path, sizeof path, "%s/redis.sock", dir);
+    own_text *path = text_of("%s/redis.sock", dir);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0700);
     assert_false(local_lock_free(dir));
@@ -99,10 +93,9 @@ static void starters_find_one_server(const char *dir, int size) {
 
 CASE(two_at_once_get_one_server) {
     for (int round = 0; round < 10; round++) {
-        char *dir = local_dir();
+        own_text *dir = local_dir();
         starters_find_one_server(dir, 2);
         local_stop(dir);
-        free(dir);
     }
 }
 
@@ -141,8 +134,7 @@ LOCAL_CASE(lock_is_free_once_the_server_is_dead) {
 }
 
 static void write_program(const char *dir, const char *name, const char *text) {
-    char path[128];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
+    own_text *path = text_of("%s/%s", dir, name);
     FILE *file = fopen(path, "we");
     assert_non_null(file);
     fputs(text, file);
@@ -205,8 +197,7 @@ LOCAL_CASE(stale_sockets_are_replaced) {
     redisContext *connection = local_connect(dir);
     assert_true(answers(connection, "PONG", "PING"));
     redisFree(connection);
-    char path[128];
-    snprintf(path, sizeof path, "%s/redis.sock.idle", dir);
+    own_text *path = text_of("%s/redis.sock.idle", dir);
     assert_int_equal(access(path, F_OK), -1);
 }
 
@@ -258,24 +249,22 @@ LOCAL_CASE(file_is_refused) {
 CASE(wrong_mode_is_refused) {
     static const mode_t modes[] = {0755, 0701, 0710, 0777, 0600};
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
-        char *dir = local_dir();
+        own_text *dir = local_dir();
         assert_int_equal(mkdir(dir, 0700), 0);
         assert_int_equal(chmod(dir, modes[i]), 0);
         assert_refused(dir, HF_EPERM, modes[i] == 0600 && geteuid() != 0 ? "" : "0700");
         assert_int_equal(rmdir(dir), 0);
-        free(dir);
     }
 }
 
 CASE(wrong_owner_is_refused) {
     if (geteuid() != 0)
         skip();
-    char *dir = local_dir();
+    own_text *dir = local_dir();
     assert_int_equal(mkdir(dir, 0700), 0);
     assert_int_equal(chown(dir, NOBODY, NOBODY), 0);
     assert_refused(dir, HF_EPERM, "another user");
     assert_int_equal(rmdir(dir), 0);
-    free(dir);
 }
 
 /* A server in our directory that runs as another user. */
@@ -301,13 +290,12 @@ static bool can_connect(void *dir) {
 CASE(foreign_server_is_refused) {
     if (geteuid() != 0)
         skip();
-    char *dir = local_dir();
+    own_text *dir = local_dir();
     assert_int_equal(mkdir(dir, 0700), 0);
     pid_t pid = run_child(impostor, dir);
     assert_true(wait_until(can_connect, dir, HANG_MS));
     assert_refused(dir, HF_EPERM, "another user");
     kill_child(pid);
-    free(dir);
 }
 
 CASE(bad_paths_are_refused) {
@@ -323,7 +311,7 @@ CASE(bad_paths_are_refused) {
 /* ---- Servers that do not start --------------------------------------------------------------- */
 
 LOCAL_CASE(says_what_to_install) {
-    char *empty = local_dir();
+    own_text *empty = local_dir();
     assert_int_equal(mkdir(empty, 0700), 0);
     const char *searches[] = {"", empty, "relative:also/relative", "::"};
     for (size_t i = 0; i < sizeof searches / sizeof searches[0]; i++) {
@@ -332,7 +320,6 @@ LOCAL_CASE(says_what_to_install) {
         assert_non_null(strstr(error.text, "install redis-server"));
     }
     assert_true(local_lock_free(dir));
-    free(empty);
 }
 
 LOCAL_CASE(server_that_fails_is_given_up) {
@@ -390,8 +377,7 @@ static int resolve_as(void *arg) {
         return 3;
     struct sockaddr_un un;
     memcpy(&un, &addrs[0].sa, sizeof un);
-    char expected[64];
-    snprintf(expected, sizeof expected, "/tmp/holdfast-%u/redis.sock", (unsigned)uid);
+    own_text *expected = text_of("/tmp/holdfast-%u/redis.sock", (unsigned)uid);
     return strcmp(un.sun_path, expected) == 0 ? 0 : 4;
 }
 

@@ -7,13 +7,9 @@
 #include "fixture.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #include "support/case.h"
-#include "support/wait.h"
+#include "support/new_lock.h"
 
 #define WATCHDOG_MS ENDURING_MS
 #define NAME "guarded"
@@ -72,8 +68,7 @@ static void remove_dir(void) {
 }
 
 static void move_dir(void) {
-    char away[512];
-    snprintf(away, sizeof away, "%s.away", local_case_dir);
+    own_text *away = text_of("%s.away", local_case_dir);
     assert_int_equal(rename(local_case_dir, away), 0);
 }
 
@@ -109,11 +104,10 @@ LOCAL_CASE(a_holder_loses_it_at_the_next_renewal) {
 LOCAL_CASE(a_first_acquire_goes_to_the_new_server) {
     for (size_t i = 0; i < WAYS; i++) {
         struct pair pair;
-        hf_lock *other;
         pair_begin(&pair);
         hf_acquire_options leased = HF_ACQUIRE_OPTIONS_INIT;
         leased.lease_ms = 600000;
-        assert_int_equal(hf_lock_new(pair.old, "another", &other), HF_OK);
+        hf_lock *other = made(hf_lock_new, pair.old, "another");
         assert_int_equal(hf_lock_acquire_with(other, &leased, NULL), HF_OK);
         assert_int_equal(hf_lock_on_lost(other, on_event, &pair), HF_OK);
         ways[i]();
@@ -130,19 +124,18 @@ LOCAL_CASE(a_first_acquire_goes_to_the_new_server) {
 
 /* No other client comes: the lock is lost all the same, since one could. */
 LOCAL_CASE(a_removed_socket_alone_is_enough) {
-    struct pair pair;
+    OWN(pair_end) struct pair pair;
     char path[512];
     pair_begin(&pair);
     assert_int_equal(hf_lock_acquire(pair.old_lock), HF_OK);
     snprintf(path, sizeof path, "%s/redis.sock", dir);
     assert_int_equal(unlink(path), 0);
     assert_true(wait_until(has_lost, &pair, HANG_MS));
-    pair_end(&pair);
 }
 
 /* While the server looks whether it may leave, its socket has another name. */
 LOCAL_CASE(a_renamed_socket_is_the_same_server) {
-    struct pair pair;
+    OWN(pair_end) struct pair pair;
     char path[512], idle[512];
     pair_begin(&pair);
     assert_int_equal(hf_lock_acquire(pair.old_lock), HF_OK);
@@ -156,7 +149,6 @@ LOCAL_CASE(a_renamed_socket_is_the_same_server) {
             fail_msg("lost: %s", pair.reason);
     }
     assert_int_equal(hf_lock_release(pair.old_lock), HF_OK);
-    pair_end(&pair);
 }
 
 RUN_CASES(local_setup, local_teardown)

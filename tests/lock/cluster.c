@@ -6,10 +6,6 @@
  */
 #include "lock/cluster.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* The lease is three times as long as the time between renewals: long enough that a busy machine
  * does not lose it. */
 enum { SLOTS = 16384, WATCHDOG_MS = ENDURING_MS };
@@ -27,30 +23,24 @@ static void add_all_slots(void) {
         snprintf(numbers[i], sizeof numbers[i], "%d", i);
         words[2 + i] = numbers[i];
     }
-    redisContext *connection = server_connect(cluster);
+    own_context *connection = server_connect(cluster);
     assert_non_null(connection);
-    redisReply *reply = redisCommandArgv(connection, WORDS, words, NULL);
+    own_reply *reply = redisCommandArgv(connection, WORDS, words, NULL);
     assert_non_null(reply);
     assert_int_equal(reply->type, REDIS_REPLY_STATUS);
-    freeReplyObject(reply);
-    redisFree(connection);
 }
 
 static bool is_up(void *arg) {
     (void)arg;
-    char *info = cmd_str(cluster, "CLUSTER INFO");
-    bool ok = strstr(info, "cluster_state:ok") != NULL;
-    free(info);
-    return ok;
+    own_text *info = cmd_str(cluster, "CLUSTER INFO");
+    return strstr(info, "cluster_state:ok") != NULL;
 }
 
 long long cluster_refusals(void) {
     static const char stat[] = "errorstat_CROSSSLOT:count=";
-    char *info = cmd_str(cluster, "INFO errorstats");
+    own_text *info = cmd_str(cluster, "INFO errorstats");
     const char *found = strstr(info, stat);
-    long long count = found != NULL ? strtoll(found + strlen(stat), NULL, 10) : 0;
-    free(info);
-    return count;
+    return found != NULL ? strtoll(found + strlen(stat), NULL, 10) : 0;
 }
 
 int cluster_start(void **state) {
@@ -124,22 +114,19 @@ void cluster_play(void (*test)(struct pair *pair, void *arg), void *arg) {
 /* ---- What is on the server ------------------------------------------------------------------- */
 
 static void assert_slots_of(const char *command, long long slot, size_t at_least) {
-    redisReply *names = cmd(cluster, command);
+    own_reply *names = cmd(cluster, command);
     assert_true(names->elements >= at_least);
     for (size_t i = 0; i < names->elements; i++) {
         const char *name = names->element[i]->str;
         if (cmd_int(cluster, "CLUSTER KEYSLOT %s", name) != slot)
             fail_msg("%s is in another slot", name);
     }
-    freeReplyObject(names);
 }
 
 /* Channels of string locks, on which somebody listens. */
 static size_t channels_of_strings(void) {
-    redisReply *names = cmd(cluster, "PUBSUB CHANNELS holdfast_string*");
-    size_t len = names->elements;
-    freeReplyObject(names);
-    return len;
+    own_reply *names = cmd(cluster, "PUBSUB CHANNELS holdfast_string*");
+    return names->elements;
 }
 
 void pair_assert_one_slot(const struct pair *pair, size_t channels) {

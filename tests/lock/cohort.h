@@ -4,8 +4,6 @@
 
 #include "support/world.h"
 
-#include <string.h>
-
 /* Long enough for whatever a test does meanwhile. */
 #define COHORT_LONG_MS 60000
 

@@ -6,8 +6,6 @@
 
 #include "lock/kinds.h"
 
-#include <stdlib.h>
-
 #define FAIR_QUEUE "redisson_lock_queue:{" WORLD_NAME "}"
 #define FAIR_DEADLINES "redisson_lock_timeout:{" WORLD_NAME "}"
 #define FAIR_RECORDS "holdfast_fair:{" WORLD_NAME "}"

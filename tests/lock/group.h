@@ -7,10 +7,6 @@
 #include "redis/wire/highwayhash.h"
 #include "support/world.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define GROUP_ACQUIRE hfi_script_group_acquire.sha1
 #define GROUP_RELEASE hfi_script_group_release.sha1
 #define GROUP_RENEW hfi_script_group_renew.sha1

@@ -5,10 +5,7 @@
 #ifndef HF_TEST_LOCK_KINDS_H
 #define HF_TEST_LOCK_KINDS_H
 
-#include "support/new_lock.h"
 #include "support/world.h"
-
-#include <string.h>
 
 #define COUNTER "redisson_lock_token:{" WORLD_NAME "}"
 

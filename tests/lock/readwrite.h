@@ -5,13 +5,9 @@
 #ifndef HF_TEST_LOCK_READWRITE_H
 #define HF_TEST_LOCK_READWRITE_H
 
-#include "support/new_lock.h"
 #include "support/world.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define RW_CHANNEL "redisson_rwlock:{" WORLD_NAME "}"
 

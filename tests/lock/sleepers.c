@@ -5,10 +5,6 @@
  */
 #include "lock/sleepers.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 void sleepers_name(const struct sleepers *s, size_t i, char name[64]) {
     snprintf(name, 64, "slept-for-%p-%zu", (const void *)s, i);
 }
@@ -69,10 +65,9 @@ void sleepers_begin(struct sleepers *s, struct world *w, size_t len, int64_t wai
 
 /* A question goes the way that their attempts went, so its answer comes after theirs. */
 void sleepers_settle(struct sleepers *s) {
-    hf_op *op;
+    own_op *op;
     assert_int_equal(hf_ping_start(s->client, NULL, NULL, &op), HF_OK);
     assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_OK);
-    hf_op_free(op);
 }
 
 int sleepers_join(struct sleepers *s, size_t i) {

@@ -47,7 +47,8 @@ void sleepers_settle(struct sleepers *s);
 /* Waits for its callback, which has run once then, and gives back what it got. Its code. */
 int sleepers_join(struct sleepers *s, size_t i);
 
-/* A body for run_child(): in a forked child every call says so, and the client can be closed. At least three of them. */
+/* A body for run_child(): in a forked child every call says so, and the client can be closed. At
+ * least three of them. */
 int sleepers_forked(void *sleepers);
 
 #endif

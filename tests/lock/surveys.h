@@ -1,12 +1,9 @@
-/* Surveys, and waiting until clients tell: what tests of what the server tells start from. Include as "lock/surveys.h". */
+/* Surveys, and waiting until clients tell: what tests of what the server tells start from. Include
+ * as "lock/surveys.h". */
 #ifndef HF_TEST_LOCK_SURVEYS_H
 #define HF_TEST_LOCK_SURVEYS_H
 
 #include "support/world.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static inline hf_options reporting(int64_t after_ms) {
     hf_options options = world_options();

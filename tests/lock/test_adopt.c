@@ -5,11 +5,7 @@
  * go wrong with a handle is here too: that it is none, that it is of another lock or kind, that
  * what it stood for is gone, and that two use it.
  */
-#include "support/case.h"
 #include "support/world.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 #define OTHER_MS 20000 /* the rival's lease: less than the adopter's watchdog, which is 60 s */
 
@@ -67,8 +63,7 @@ WORLD_CASE(its_count_comes_with_it) {
     assert_int_equal(acquire_for(w->rival_lock, OTHER_MS), HF_OK);
     hf_result result = adopt(w->lock, w->rival_owner, HF_WATCHDOG);
     assert_int_equal(result.count, 2);
-    hf_acquire_options once_more = world_wait_for(0, HF_WATCHDOG);
-    once_more.owner = result.owner;
+    hf_acquire_options once_more = world_wait_as(result.owner, 0, HF_WATCHDOG);
     assert_int_equal(hf_lock_acquire_with(w->lock, &once_more, NULL), HF_OK);
     for (long long left = 2; left >= 0; left--) {
         assert_int_equal(hf_lock_release_as(w->lock, result.owner), HF_OK);
@@ -91,38 +86,32 @@ WORLD_CASE(twice_is_once) {
 
 /* An owner's number serves whatever it holds, and is nobody's when it holds nothing. */
 WORLD_CASE(its_owner_may_hold_other_locks) {
-    hf_lock *other;
+    own_lock *other;
     assert_int_equal(hf_lock_new(w->client, "other", &other), HF_OK);
     assert_int_equal(acquire_for(w->rival_lock, OTHER_MS), HF_OK);
     hf_result result = adopt(w->lock, w->rival_owner, HF_WATCHDOG);
-    hf_acquire_options options = world_wait_for(0, HF_WATCHDOG);
-    options.owner = result.owner;
+    hf_acquire_options options = world_wait_as(result.owner, 0, HF_WATCHDOG);
     assert_int_equal(hf_lock_acquire_with(other, &options, NULL), HF_OK);
     assert_int_equal(cmd_int(w->server, "HEXISTS other %s", w->rival_owner), 1);
     assert_int_equal(hf_lock_release_as(w->lock, result.owner), HF_OK);
     assert_int_equal(hf_lock_release_as(other, result.owner), HF_OK);
     assert_int_equal(hf_lock_release_as(other, result.owner), HF_ENOTOWNER);
     assert_int_equal(world_keys(w->server), 0);
-    hf_lock_free(other);
 }
 
 WORLD_CASE(two_clients_with_one_handle) {
-    hf_client *third;
-    hf_lock *lock;
-    assert_int_equal(hf_open(server_url(w->server), NULL, &third), HF_OK);
-    assert_int_equal(hf_lock_new(third, WORLD_NAME, &lock), HF_OK);
+    own_client *third = made(hf_open, server_url(w->server), NULL);
+    own_lock *lock = made(hf_lock_new, third, WORLD_NAME);
     assert_int_equal(acquire_for(w->rival_lock, OTHER_MS), HF_OK);
     hf_result one = adopt(w->lock, w->rival_owner, HF_WATCHDOG);
     hf_result two = adopt(lock, w->rival_owner, HF_WATCHDOG);
     assert_int_equal(hf_lock_release_as(lock, two.owner), HF_OK);
     assert_int_equal(hf_lock_release_as(w->lock, one.owner), HF_ELOST);
     assert_int_equal(hf_lock_release_as(w->lock, one.owner), HF_ENOTOWNER);
-    hf_lock_free(lock);
-    assert_int_equal(hf_close(third), HF_OK);
 }
 
 WORLD_CASE(missing_objects) {
-    hf_lock *elsewhere;
+    own_lock *elsewhere;
     assert_int_equal(adopt_error(w->lock, w->rival_owner), HF_ENOTOWNER);
     hf_acquire_options brief = world_wait_for(0, 100);
     world_acquire_brief(w->rival_lock, &brief);
@@ -135,7 +124,6 @@ WORLD_CASE(missing_objects) {
     assert_int_equal(hf_lock_release(elsewhere), HF_OK);
     cmd_ok(w->server, "SET elsewhere text");
     assert_int_equal(adopt_error(elsewhere, w->rival_owner), HF_EWRONGTYPE);
-    hf_lock_free(elsewhere);
 }
 
 WORLD_CASE(bad_handles) {
@@ -196,8 +184,8 @@ WORLD_CASE(every_kind_that_has_a_handle) {
         {HF_PLAIN, HF_NONREENTRANT}, {HF_PLAIN, HF_SPIN}, {HF_PLAIN, HF_FENCED}, {HF_FAIR, 0},
         {HF_FAIR, HF_NONREENTRANT},  {HF_READ, 0},        {HF_WRITE, 0}};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        hf_lock *theirs = lock_of(w->rival, kinds[i].kind, kinds[i].flags);
-        hf_lock *ours = lock_of(w->client, kinds[i].kind, kinds[i].flags);
+        own_lock *theirs = lock_of(w->rival, kinds[i].kind, kinds[i].flags);
+        own_lock *ours = lock_of(w->client, kinds[i].kind, kinds[i].flags);
         bool locked = true;
         assert_int_equal(acquire_for(theirs, OTHER_MS), HF_OK);
         hf_result result = adopt(ours, w->rival_owner, HF_WATCHDOG);
@@ -207,14 +195,12 @@ WORLD_CASE(every_kind_that_has_a_handle) {
         assert_int_equal(hf_lock_is_locked(ours, &locked), HF_OK);
         assert_false(locked);
         assert_int_equal(hf_lock_release(theirs), HF_ELOST);
-        hf_lock_free(theirs);
-        hf_lock_free(ours);
     }
 }
 
 WORLD_CASE(a_fenced_one_draws_a_token) {
-    hf_lock *theirs = lock_of(w->rival, HF_PLAIN, HF_FENCED);
-    hf_lock *ours = lock_of(w->client, HF_PLAIN, HF_FENCED);
+    own_lock *theirs = lock_of(w->rival, HF_PLAIN, HF_FENCED);
+    own_lock *ours = lock_of(w->client, HF_PLAIN, HF_FENCED);
     hf_acquire_options options = world_wait_for(0, OTHER_MS);
     hf_result acquired = HF_RESULT_INIT;
     int64_t token = 0;
@@ -224,13 +210,11 @@ WORLD_CASE(a_fenced_one_draws_a_token) {
     assert_int_equal(hf_lock_token_as(ours, result.owner, &token), HF_OK);
     assert_int_equal(token, result.token);
     assert_int_equal(hf_lock_release_as(ours, result.owner), HF_OK);
-    hf_lock_free(theirs);
-    hf_lock_free(ours);
 }
 
 WORLD_CASE(of_another_kind) {
     hf_lock *read = lock_of(w->client, HF_READ, 0), *write = lock_of(w->client, HF_WRITE, 0);
-    hf_lock *their_read = lock_of(w->rival, HF_READ, 0);
+    own_lock *their_read = lock_of(w->rival, HF_READ, 0);
     assert_int_equal(acquire_for(w->rival_lock, OTHER_MS), HF_OK);
     assert_int_equal(adopt_error(read, w->rival_owner), HF_EWRONGTYPE);
     assert_int_equal(adopt_error(write, w->rival_owner), HF_ENOTOWNER);
@@ -241,18 +225,15 @@ WORLD_CASE(of_another_kind) {
     assert_int_equal(hf_lock_release(their_read), HF_OK);
     hf_lock_free(read);
     hf_lock_free(write);
-    hf_lock_free(their_read);
 }
 
 WORLD_CASE(engines_that_do_not_offer_it) {
-    hf_lock *group, *all;
+    own_lock *group;
     const hf_bytes value = {"v", 1};
     assert_int_equal(hf_lock_new_group(w->client, "group", 5, &value, 1, &group), HF_OK);
-    assert_int_equal(hf_lock_new_multi(&w->lock, 1, &all), HF_OK);
+    own_lock *all = made(hf_lock_new_multi, &w->lock, 1);
     assert_int_equal(adopt_error(group, w->rival_owner), HF_ENOTSUP);
     assert_int_equal(adopt_error(all, w->rival_owner), HF_ENOTSUP);
-    hf_lock_free(group);
-    hf_lock_free(all);
 }
 
 /* ---- In time ---- */
@@ -277,14 +258,13 @@ WORLD_CASE_WITH(it_is_renewed_and_its_loss_is_reported, world_options(),
 
 static bool adopter_is_notified(void *arg) {
     struct world *w = arg;
-    hf_fleet *fleet;
+    own_fleet *fleet;
     assert_int_equal(hf_survey(w->rival, NULL, &fleet), HF_OK);
     assert_int_equal(fleet->locks_len, 1);
     const hf_fleet_party *holder = fleet->locks[0]->holders[0];
     assert_string_equal(holder->owner, w->rival_owner);
     bool notified = holder->presence == HF_PRESENCE_ALIVE && holder->client != NULL &&
                     holder->renewed && strcmp(holder->client->id, hf_client_id(w->client)) == 0;
-    hf_fleet_free(fleet);
     return notified;
 }
 

@@ -5,14 +5,10 @@
  * hf_op_wait() tells the same. The op may be freed in the callback, before it, or never be asked
  * for. Cancelling ends a wait and nothing else; closing ends everything with HF_ECLOSED.
  */
-#include "support/case.h"
 #include "support/crowd.h"
 #include "support/world.h"
 
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* What a callback got. */
 struct completion {
@@ -52,8 +48,7 @@ struct verb {
 
 static int start_acquire(struct world *w, hf_owner owner, hf_op_fn callback, void *user,
                          hf_op **op) {
-    hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
-    options.owner = owner;
+    hf_acquire_options options = world_wait_as(owner, HF_FOREVER, HF_WATCHDOG);
     return hf_lock_acquire_start(w->lock, &options, callback, user, op);
 }
 
@@ -229,9 +224,9 @@ WORLD_CASE(inspect_writes_before_the_callback) {
 }
 
 CASE(inspect_finds_something_else) {
-    struct world w;
-    hf_lock_info *info = NULL;
-    hf_op *op = NULL;
+    OWN(world_end) struct world w;
+    own_info *info = NULL;
+    own_op *op = NULL;
     server_redis_only(world_server(), "another type of key");
     world_begin(&w, NULL);
     cmd_ok(w.server, "RPUSH " WORLD_NAME " something");
@@ -239,9 +234,6 @@ CASE(inspect_finds_something_else) {
     assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_OK);
     assert_int_equal(info->kind, HF_FOUND_OTHER);
     assert_string_equal(info->type_name, "list");
-    hf_op_free(op);
-    hf_lock_info_free(info);
-    world_end(&w);
 }
 
 /* ---- Freeing ---- */
@@ -324,16 +316,15 @@ static bool has_sent(void *arg) {
 
 /* The acquire of another name starts after the nested ones, so it is sent after them, if they are. */
 CASE(R03_one_command_of_a_hold_is_in_flight) {
+    OWN(world_end) struct world w;
     server_redis_only(world_server(), "a nested acquire sends nothing");
     enum { OWNER = 7, LEVELS = 3 };
-    struct world w;
     struct completion nested = {0}, fence = {0};
-    hf_lock *other;
+    own_lock *other;
     int64_t count = 0;
     world_begin(&w, NULL);
     assert_int_equal(hf_lock_new(w.client, "other", &other), HF_OK);
-    hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
-    options.owner = OWNER;
+    hf_acquire_options options = world_wait_as(OWNER, HF_FOREVER, HF_WATCHDOG);
     size_t seen = proxy_seen(w.proxy, WORLD_ACQUIRE);
     struct commands sent = {w.client, world_stats(w.client).commands + 2};
     proxy_stall_request(w.proxy, WORLD_ACQUIRE);
@@ -353,16 +344,13 @@ CASE(R03_one_command_of_a_hold_is_in_flight) {
         assert_int_equal(hf_lock_release_as(w.lock, OWNER), HF_OK);
     assert_int_equal(hf_lock_release_as(other, OWNER), HF_OK);
     assert_int_equal(world_keys(w.server), 0);
-    hf_lock_free(other);
-    world_end(&w);
 }
 
 WORLD_CASE(sixty_four_in_flight_on_names_of_their_own) {
     hf_lock *locks[64];
     struct chain chains[64];
     for (int i = 0; i < 64; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "own-%d", i);
+        own_text *name = text_of("own-%d", i);
         assert_int_equal(hf_lock_new(w->client, name, &locks[i]), HF_OK);
         memset(&chains[i], 0, sizeof chains[i]);
         chains[i].lock = locks[i];
@@ -387,13 +375,12 @@ static void waiting_inside_a_callback_is_refused_cb(hf_op *op, const hf_result *
 }
 
 WORLD_CASE(waiting_inside_a_callback_is_refused) {
-    hf_op *op;
+    own_op *op;
     atomic_int code = 0;
     assert_int_equal(hf_ping_start(w->client, waiting_inside_a_callback_is_refused_cb, &code, &op),
                      HF_OK);
     assert_true(world_wait_atomic(&code, 1, HANG_MS));
     assert_int_equal(atomic_load(&code), -HF_EDEADLK);
-    hf_op_free(op);
 }
 
 /* ---- Cancelling ---- */
@@ -430,10 +417,8 @@ WORLD_CASE(cancelled_at_once) {
     for (int i = 0; i < 300; i++) {
         struct completion completion = {0};
         hf_op *op;
-        hf_lock *lock;
-        char name[32];
-        snprintf(name, sizeof name, "own-%d", i);
-        assert_int_equal(hf_lock_new(w->client, name, &lock), HF_OK);
+        own_text *name = text_of("own-%d", i);
+        own_lock *lock = made(hf_lock_new, w->client, name);
         assert_int_equal(hf_lock_acquire_start(lock, NULL, on_done, &completion, &op), HF_OK);
         if (i % 3 == 1)
             sched_yield();
@@ -448,7 +433,6 @@ WORLD_CASE(cancelled_at_once) {
             assert_int_equal(completion.result.code, HF_ECANCELED);
             cancelled++;
         }
-        hf_lock_free(lock);
     }
     assert_true(cancelled > 0);
     assert_true(wait_until(nothing_left, w->server, HANG_MS));
@@ -462,18 +446,17 @@ WORLD_CASE(cancelled_at_once) {
  * waits at the server for just that acquire in doubt: it takes it over, and does not queue behind the
  * other. */
 CASE(an_owner_that_returns_takes_over_its_acquire_in_doubt) {
+    OWN(world_end) struct world w;
     server_redis_only(world_server(),
                       "an acquire that was given up is deleted there, and never taken over");
-    struct world w;
     struct world_caller waiter;
-    hf_op *op;
+    own_op *op;
     hf_options patient = world_options();
     patient.cmd_timeout_ms = 5000;
     world_begin(&w, &patient);
     assert_int_equal(world_acquire_async(w.lock, 9, 0, NULL), HF_OK); /* the way is warm */
     assert_int_equal(world_release_async(w.lock, 9, NULL), HF_OK);
-    hf_acquire_options options = world_wait_for(0, HF_WATCHDOG);
-    options.owner = 9;
+    hf_acquire_options options = world_wait_as(9, 0, HF_WATCHDOG);
     proxy_mute_replies_after(w.proxy, WORLD_ACQUIRE);
     assert_int_equal(hf_lock_acquire_start(w.lock, &options, NULL, NULL, &op), HF_OK);
     assert_true(proxy_wait_fired(w.proxy, 1, HANG_MS));
@@ -493,14 +476,12 @@ CASE(an_owner_that_returns_takes_over_its_acquire_in_doubt) {
         assert_true(atomic_load(&waiter.done)); /* we came late: it was undone already */
     assert_int_equal(world_join(&waiter), HF_OK);
     assert_int_equal(hf_lock_release_as(w.lock, waiter.owner), HF_OK);
-    hf_op_free(op);
-    world_end(&w);
 }
 
 /* A verb that needs no waiting is not undone. */
 WORLD_CASE(cancel_does_not_undo_a_release) {
     struct completion completion = {0};
-    hf_op *op;
+    own_op *op;
     assert_int_equal(world_acquire_async(w->lock, 9, 0, NULL), HF_OK);
     proxy_delay(w->proxy, WORLD_RELEASE, 100);
     assert_int_equal(hf_lock_release_start(w->lock, 9, on_done, &completion, &op), HF_OK);
@@ -508,7 +489,6 @@ WORLD_CASE(cancel_does_not_undo_a_release) {
     wait_completion(&completion);
     assert_int_equal(completion.result.code, HF_OK);
     assert_true(world_free(w));
-    hf_op_free(op);
 }
 
 /* ---- Closing ---- */
@@ -517,11 +497,10 @@ WORLD_CASE(U59_close_ends_everything_that_is_pending) {
     enum { WAITING = 50 };
     struct completion completion[WAITING] = {0}, ping = {0};
     hf_op *ops[WAITING];
-    hf_client *client;
-    hf_lock *lock, *held;
+    own_lock *held;
     hf_options options = world_options();
-    assert_int_equal(hf_open(proxy_url(w->proxy), &options, &client), HF_OK);
-    assert_int_equal(hf_lock_new(client, WORLD_NAME, &lock), HF_OK);
+    hf_client *client = made(hf_open, proxy_url(w->proxy), &options);
+    own_lock *lock = made(hf_lock_new, client, WORLD_NAME);
     assert_int_equal(hf_lock_new(client, "held", &held), HF_OK);
     assert_int_equal(hf_lock_acquire(held), HF_OK);
     assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
@@ -551,8 +530,6 @@ WORLD_CASE(U59_close_ends_everything_that_is_pending) {
     assert_int_equal(hf_lock_try(lock), HF_ECLOSED);
     assert_int_equal(hf_lock_acquire_start(lock, NULL, on_done, &completion[0], NULL), HF_ECLOSED);
     assert_int_equal(atomic_load(&completion[0].calls), 1);
-    hf_lock_free(lock);
-    hf_lock_free(held);
 }
 
 /* ---- Many ---- */

@@ -6,13 +6,9 @@
  * only when it is readable; whatever works with the first must work with the second. A wake-up that
  * the descriptor misses would hang the second loop, one too many would keep it from ever resting.
  */
-#include "support/case.h"
 #include "support/world.h"
 
 #include <poll.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 struct bench {
     struct world w;
@@ -83,8 +79,7 @@ static void run_until_completion(struct bench *b, struct completion *completion)
 
 static hf_result acquire(struct bench *b, hf_owner owner, int64_t wait_ms) {
     struct completion completion = {0};
-    hf_acquire_options options = world_wait_for(wait_ms, HF_WATCHDOG);
-    options.owner = owner;
+    hf_acquire_options options = world_wait_as(owner, wait_ms, HF_WATCHDOG);
     assert_int_equal(hf_lock_acquire_start(b->lock, &options, on_done, &completion, NULL), HF_OK);
     run_until_completion(b, &completion);
     return completion.result;
@@ -326,9 +321,8 @@ static void *dispatch_until_stopped(void *arg) {
 /* Somebody else dispatches: then one may wait for operations, and must not dispatch too. */
 CASE_IN(op_wait_while_another_thread_dispatches, struct bench, b, bench_begin, bench_end, false,
         60000) {
-    pthread_t thread;
     struct dispatcher d = {.b = b};
-    assert_int_equal(pthread_create(&thread, NULL, dispatch_until_stopped, &d), 0);
+    pthread_t thread = started(dispatch_until_stopped, &d);
     for (int i = 0; i < 100; i++) {
         hf_result result = HF_RESULT_INIT;
         assert_int_equal(world_acquire_async(b->lock, 0, 0, &result), HF_OK);
@@ -353,14 +347,13 @@ static void *dispatch_for_ever(void *arg) {
 
 CASE(U59_close_ends_a_dispatch_and_runs_the_rest) {
     struct bench b;
-    pthread_t thread;
     bench_begin(&b, false, 60000);
     struct dispatcher d = {.b = &b};
     struct completion completion = {0};
     hf_op *op;
     assert_int_equal(hf_lock_acquire(b.w.rival_lock), HF_OK);
     assert_int_equal(hf_lock_acquire_start(b.lock, NULL, on_done, &completion, &op), HF_OK);
-    assert_int_equal(pthread_create(&thread, NULL, dispatch_for_ever, &d), 0);
+    pthread_t thread = started(dispatch_for_ever, &d);
     assert_true(wait_until(somebody_listens, b.w.server, HANG_MS));
     hf_lock_free(b.lock);
     assert_int_equal(hf_close(b.client), HF_OK);

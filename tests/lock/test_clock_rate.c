@@ -1,18 +1,14 @@
 /*
  * A server whose clock runs faster or slower than ours, as long as clocks are slewed (tests/support/clock).
  *
- * A lease ends by the server's clock: nobody else may have the lock while its holder learns that time remains, if the
- * rates differ by no more than `clock_drift_ppm`. And a command that is given up is dead by the server's clock, too, also
- * on a connection that has long been idle.
+ * A lease ends by the server's clock: nobody else may have the lock while its holder learns that
+ * time remains, if the rates differ by no more than `clock_drift_ppm`. And a command that is given
+ * up is dead by the server's clock, too, also on a connection that has long been idle.
  */
-#include "support/case.h"
 #include "support/step.h"
 #include "support/world.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define PPM 1000000
 
@@ -115,11 +111,10 @@ static void leave(struct pair *pair) {
 /* Every kind at once: each of the rival's attempts is one command, so all of them are looked at often enough. */
 static void nobody_enters_while_time_remains(int64_t slew_ppm, const char *option,
                                              int64_t lease_ms) {
-    struct world w;
+    OWN(finish) struct world w;
     struct pair pairs[HOLDS];
     begin(&w, slew_ppm, NULL);
-    char url[512];
-    snprintf(url, sizeof url, "%s%s", proxy_url(w.proxy), option);
+    own_text *url = text_of("%s%s", proxy_url(w.proxy), option);
     hf_lock_free(w.lock);
     assert_int_equal(hf_close(w.client), HF_OK);
     hf_options options = world_options();
@@ -138,7 +133,6 @@ static void nobody_enters_while_time_remains(int64_t slew_ppm, const char *optio
     assert_int_equal(taken, HOLDS);
     for (int i = 0; i < HOLDS; i++)
         leave(&pairs[i]);
-    finish(&w);
 }
 
 /* By default it is one in a hundred. */
@@ -151,11 +145,11 @@ CASE(a_lease_is_trusted_less_the_option) {
     nobody_enters_while_time_remains(83333, "?clock_drift_ppm=90000", 6000);
 }
 
-/* A string lock ends at a time of the server's clock, of which the client knows only an earlier reading: it allows for the
- * drift since then, too. */
+/* A string lock ends at a time of the server's clock, of which the client knows only an earlier
+ * reading: it allows for the drift since then, too. */
 CASE(a_lease_that_ends_at_a_time) {
+    OWN(finish) struct world w;
     enum { AGE_MS = 800, LEASE_MS = 1000, ROUNDS = 3 }; /* a reading of over a second is replaced */
-    struct world w;
     hf_options options = world_options();
     options.clock_drift_ppm = 300000;
     begin(&w, 290000, NULL);
@@ -168,22 +162,19 @@ CASE(a_lease_that_ends_at_a_time) {
         take(&w, &pair, STRING, LEASE_MS); /* connects, and reads the clock */
         assert_int_equal(hf_lock_release(pair.holder), HF_OK);
         leave(&pair);
-        linger(AGE_MS);
+        sleep_ms(AGE_MS); /* so old the reading becomes by the clock alone */
         take(&w, &pair, STRING, LEASE_MS);
         for (int64_t end_ms = now_ms() + HANG_MS; !pair.taken && now_ms() < end_ms;)
             look(&pair, STRING);
         assert_true(pair.taken);
         leave(&pair);
     }
-    finish(&w);
 }
 
 static hf_lock *lock_named(hf_client *client, hf_kind kind, const char *name) {
-    hf_lock *lock;
     hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     options.kind = kind;
-    assert_int_equal(hf_lock_new_with(client, name, strlen(name), &options, &lock), HF_OK);
-    return lock;
+    return made(hf_lock_new_with, client, name, strlen(name), &options);
 }
 
 /* The clock is stepped, then the lock acquired: how much later than it says the key ends. */
@@ -199,32 +190,26 @@ static int64_t lasts_longer_than_it_says(struct world *w, hf_lock *lock, int64_t
 
 /* The server's clock is stepped while a connection is idle: the key ends that much earlier, and the
  * client knows. */
-CASE(S37_a_step_since_the_last_reading) {
-    struct world w;
-    begin(&w, 0, NULL);
-    hf_lock *lock = lock_named(w.client, HF_STRING, "stepped");
+CASE_IN(S37_a_step_since_the_last_reading, struct world, w, begin, finish, 0, NULL) {
+    hf_lock *lock = lock_named(w->client, HF_STRING, "stepped");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    linger(1100); /* longer than a reading is trusted */
-    assert_true(lasts_longer_than_it_says(&w, lock, 20000) >= 0);
+    sleep_ms(1100); /* longer than a reading is trusted: it ages by the clock alone */
+    assert_true(lasts_longer_than_it_says(w, lock, 20000) >= 0);
     hf_lock_free(lock);
-    step_clock(w.server, 0);
-    finish(&w);
+    step_clock(w->server, 0);
 }
 
 /* It was found to be stepped, and is stepped again at once. */
-CASE(S38_a_clock_that_is_stepped_again) {
-    struct world w;
-    begin(&w, 0, NULL);
-    hf_lock *lock = lock_named(w.client, HF_STRING, "stepped");
+CASE_IN(S38_a_clock_that_is_stepped_again, struct world, w, begin, finish, 0, NULL) {
+    hf_lock *lock = lock_named(w->client, HF_STRING, "stepped");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    linger(1100);
+    sleep_ms(1100); /* the same */
     for (int64_t step_ms = 10000; step_ms <= 50000; step_ms += 10000)
-        assert_true(lasts_longer_than_it_says(&w, lock, step_ms) >= 0);
+        assert_true(lasts_longer_than_it_says(w, lock, step_ms) >= 0);
     hf_lock_free(lock);
-    step_clock(w.server, 0);
-    finish(&w);
+    step_clock(w->server, 0);
 }
 
 /* Whether eight renewals came before their warnings, which come when half of what is trusted is left. */
@@ -246,8 +231,8 @@ static bool renews_before_warnings(struct world *w, struct world_events *events,
 
 /* Half of each lease is gone early, and renewals still come in time: on a busy machine, once. */
 CASE(watchdogs_renew_early_enough) {
+    OWN(finish) struct world w;
     enum { WATCHDOG_MS = 4000, ROUNDS = 10 };
-    struct world w;
     struct world_events events = {0};
     hf_options options = world_options();
     options.watchdog_ms = WATCHDOG_MS;
@@ -256,28 +241,26 @@ CASE(watchdogs_renew_early_enough) {
     assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
     for (int rounds = 0; !renews_before_warnings(&w, &events, WATCHDOG_MS / 2);)
         assert_true(++rounds < ROUNDS);
-    finish(&w);
 }
 
 /* ---- A turn that is told by a message ---- */
 
 /* It is proved for its confirmation only, by the server's clock, and nothing renews it. */
 CASE(a_turn_in_the_queue) {
-    struct world w;
+    OWN(finish) struct world w;
     struct world_caller waiter;
     hf_options options = world_options();
     options.clock_drift_ppm = 400000;
     begin(&w, 390000, &options);
     hf_lock_options fair = HF_LOCK_OPTIONS_INIT;
-    hf_lock *lock, *rival;
+    own_lock *rival;
     fair.kind = HF_FAIR;
-    assert_int_equal(hf_lock_new_with(w.client, "line", 4, &fair, &lock), HF_OK);
+    own_lock *lock = made(hf_lock_new_with, w.client, "line", 4, &fair);
     assert_int_equal(hf_lock_new_with(w.rival, "line", 4, &fair, &rival), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK); /* scripts are known */
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_int_equal(hf_lock_acquire(rival), HF_OK);
-    hf_acquire_options waits = world_wait_for(HF_FOREVER, HF_WATCHDOG);
-    waits.owner = hf_owner_new();
+    hf_acquire_options waits = world_wait_as(hf_owner_new(), HF_FOREVER, HF_WATCHDOG);
     size_t seen = proxy_seen(w.proxy, "redisson_lock_queue");
     world_call_acquire(&waiter, lock, waits);
     assert_true(
@@ -297,9 +280,6 @@ CASE(a_turn_in_the_queue) {
     assert_int_equal(left_ms, 0);
     proxy_heal(w.proxy);
     assert_int_equal(hf_lock_release(rival), HF_OK);
-    hf_lock_free(lock);
-    hf_lock_free(rival);
-    finish(&w);
 }
 
 /* ---- Commands that come late ---- */
@@ -307,7 +287,7 @@ CASE(a_turn_in_the_queue) {
 /* A connection is idle while the server's clock falls behind by more than an exchange takes. Then a command is held up
  * until it has been given up: it must not run any more. */
 CASE(given_up_means_given_up) {
-    struct world w;
+    OWN(finish) struct world w;
     hf_options options = world_options();
     options.ping_interval_ms = 3600000;
     options.cmd_timeout_ms = options.connect_timeout_ms = WORLD_BRIEF_MS;
@@ -324,13 +304,12 @@ CASE(given_up_means_given_up) {
     assert_true(proxy_release_held(w.proxy) >= 1);
     assert_true(world_free(&w));
     proxy_heal(w.proxy);
-    finish(&w);
 }
 
 /* What an idle connection knows of the server's clock is refreshed: a command is in time at once, however far the two
  * have come apart. */
 CASE(idle_connections_read_the_clock) {
-    struct world w;
+    OWN(finish) struct world w;
     hf_options options = world_options();
     options.cmd_timeout_ms = WORLD_BRIEF_MS;
     options.ping_interval_ms = WORLD_BRIEF_MS;
@@ -349,7 +328,6 @@ CASE(idle_connections_read_the_clock) {
     int64_t took_ms = now_ms() - start_ms; /* on a busy machine it may be late all the same */
     assert_true(proxy_seen(w.proxy, WORLD_ACQUIRE) == copies + 1 || took_ms > 100);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    finish(&w);
 }
 
 /* ---- The option ---- */

@@ -5,10 +5,6 @@
  * owner, once. What goes wrong is in test_cohort_faults.c, many at once in test_cohort_stress.c.
  */
 #include "lock/cohort.h"
-#include "support/case.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 
 /* The one field of the lock's hash, if it is held once; the one node. */
 static void expect_one_holder(struct world *w) {
@@ -17,11 +13,10 @@ static void expect_one_holder(struct world *w) {
         return;
     }
     assert_int_equal(cmd_int(w->server, "HLEN %s", WORLD_NAME), 1);
-    redisReply *values = cmd(w->server, "HVALS %s", WORLD_NAME);
+    own_reply *values = cmd(w->server, "HVALS %s", WORLD_NAME);
     assert_non_null(values);
     assert_int_equal(values->elements, 1);
     assert_string_equal(values->element[0]->str, "1");
-    freeReplyObject(values);
 }
 
 static void expect_inside(hf_lock *lock, hf_owner owner, int64_t count) {
@@ -82,12 +77,11 @@ COHORT_CASE(nests) {
 }
 
 COHORT_CASE(not_reentrant) {
-    hf_lock *once = cohort_lock(w->client, HF_PLAIN, HF_NONREENTRANT, 1000, COHORT_LONG_MS);
+    own_lock *once = cohort_lock(w->client, HF_PLAIN, HF_NONREENTRANT, 1000, COHORT_LONG_MS);
     assert_int_equal(hf_lock_acquire(once), HF_OK);
     assert_int_equal(hf_lock_acquire(once), HF_EDEADLK);
     assert_int_equal(hf_lock_release(once), HF_OK);
     assert_true(world_free(w));
-    hf_lock_free(once);
 }
 
 /* All handles of a client on one name are of one cohort, and what was acquired outlives its handle. */
@@ -106,8 +100,7 @@ COHORT_CASE(handles_share_it) {
 
 /* To others it is one owner, to other handles of the same client too. */
 COHORT_CASE(excludes_others) {
-    hf_lock *plain;
-    assert_int_equal(hf_lock_new(w->client, WORLD_NAME, &plain), HF_OK);
+    own_lock *plain = made(hf_lock_new, w->client, WORLD_NAME);
     assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     assert_int_equal(hf_lock_try(w->rival_lock), HF_EBUSY);
     assert_int_equal(hf_lock_try(plain), HF_EBUSY);
@@ -118,7 +111,6 @@ COHORT_CASE(excludes_others) {
     assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_int_equal(hf_lock_try(w->lock), HF_OK);
     assert_int_equal(hf_lock_release(w->lock), HF_OK);
-    hf_lock_free(plain);
 }
 
 COHORT_CASE(questions) {
@@ -212,14 +204,12 @@ static bool is_queued(void *arg) {
 
 /* With a fair lock it is the server that lets them in, in their turn. */
 CASE(others_have_their_turn) {
-    struct world w;
-    hf_lock *rival_lock;
+    OWN(world_end) struct world w;
     hf_lock_options fair = HF_LOCK_OPTIONS_INIT;
     fair.kind = HF_FAIR;
     world_begin(&w, NULL);
-    hf_lock *lock = cohort_lock(w.client, HF_FAIR, 0, 1, COHORT_LONG_MS);
-    assert_int_equal(hf_lock_new_with(w.rival, WORLD_NAME, strlen(WORLD_NAME), &fair, &rival_lock),
-                     HF_OK);
+    own_lock *lock = cohort_lock(w.client, HF_FAIR, 0, 1, COHORT_LONG_MS);
+    own_lock *rival_lock = made(hf_lock_new_with, w.rival, WORLD_NAME, strlen(WORLD_NAME), &fair);
     for (int round = 0; round < 5; round++) {
         assert_int_equal(hf_lock_acquire(lock), HF_OK);
         hf_op *first = cohort_start(lock, 11, HF_FOREVER, NULL);
@@ -237,15 +227,12 @@ CASE(others_have_their_turn) {
         assert_int_equal(cohort_join(second), HF_OK);
         assert_int_equal(hf_lock_release_as(lock, 12), HF_OK);
     }
-    hf_lock_free(rival_lock);
-    hf_lock_free(lock);
-    world_end(&w);
 }
 
 /* ---- Waits that end ---- */
 
 COHORT_CASE(waits_end) {
-    hf_cancel *cancel;
+    own_cancel *cancel;
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
     assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     hf_op *in_time = cohort_start(w->lock, 11, 50, NULL);
@@ -264,7 +251,6 @@ COHORT_CASE(waits_end) {
     assert_int_equal(cohort_join(stays), HF_OK);
     assert_int_equal(hf_lock_release_as(w->lock, 14), HF_OK);
     assert_true(world_free(w));
-    hf_cancel_free(cancel);
 }
 
 /* No thread wants it any more: the acquire at the server is taken back. */

@@ -3,11 +3,7 @@
  * that were skipped, max_hold_ms; and its errors, statistics and surveys.
  */
 #include "lock/cohort.h"
-#include "support/case.h"
 #include "support/crowd.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 
 /* ---- A client that closes ---- */
 
@@ -53,13 +49,12 @@ static void end_close(struct closer *closer) {
 }
 
 static void close_busy(hf_kind kind, int64_t passes, unsigned after_ms) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct crowd crowd = {0};
-    hf_client *client;
     hf_options options = world_options();
     world_begin(&w, NULL);
-    assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
-    hf_lock *lock = cohort_lock(client, kind, 0, passes, 5);
+    hf_client *client = made(hf_open, server_url(w.server), &options);
+    own_lock *lock = cohort_lock(client, kind, 0, passes, 5);
     for (int i = 0; i < LOOPERS; i++)
         crowd_add(&crowd, loop_until_closed, lock);
     linger(after_ms);
@@ -67,8 +62,6 @@ static void close_busy(hf_kind kind, int64_t passes, unsigned after_ms) {
     begin_close(&closer, client);
     end_close(&closer);
     crowd_join_with(&crowd, (void *)(intptr_t)HF_ECLOSED);
-    hf_lock_free(lock);
-    world_end(&w);
 }
 
 /* Whatever goes on in that moment, nobody waits for what does not come any more. */
@@ -77,38 +70,35 @@ CASE(closes_while_busy) {
         close_busy(i % 2 ? HF_FAIR : HF_PLAIN, 2, 3 + i % 13);
 }
 
-/* The server does not answer a release: those in the queue do not wait for that, and it is settled before the client ends. */
-CASE(closes_while_releasing) {
-    struct world w;
+/* The server does not answer a release: those in the queue do not wait for that, and it is settled
+ * before the client ends. */
+CASE_IN(closes_while_releasing, struct world, w, cohort_begin, world_end, NULL, 1000, 1) {
     hf_op *release = NULL, *waiters[3];
     struct closer closer;
-    cohort_begin(&w, NULL, 1000, 1);
-    assert_int_equal(cohort_join(cohort_start(w.lock, 11, HF_FOREVER, NULL)), HF_OK);
+    assert_int_equal(cohort_join(cohort_start(w->lock, 11, HF_FOREVER, NULL)), HF_OK);
     for (hf_owner i = 0; i < 3; i++)
-        waiters[i] = cohort_start(w.lock, 12 + i, HF_FOREVER, NULL);
-    cohort_all_have_come(w.lock);
+        waiters[i] = cohort_start(w->lock, 12 + i, HF_FOREVER, NULL);
+    cohort_all_have_come(w->lock);
     cohort_outlast_turn();
-    proxy_stall_request(w.proxy, WORLD_RELEASE);
-    assert_int_equal(hf_lock_release_start(w.lock, 11, NULL, NULL, &release), HF_OK);
-    assert_true(proxy_wait_held(w.proxy, HANG_MS));
-    begin_close(&closer, w.client);
+    proxy_stall_request(w->proxy, WORLD_RELEASE);
+    assert_int_equal(hf_lock_release_start(w->lock, 11, NULL, NULL, &release), HF_OK);
+    assert_true(proxy_wait_held(w->proxy, HANG_MS));
+    begin_close(&closer, w->client);
     for (int i = 0; i < 3; i++)
         assert_int_equal(cohort_join(waiters[i]), HF_ECLOSED);
     assert_true(cohort_join(release) != HF_EPENDING);
-    assert_true(proxy_release_held(w.proxy) > 0);
+    assert_true(proxy_release_held(w->proxy) > 0);
     end_close(&closer);
-    assert_true(world_wait_free(&w, HANG_MS));
-    w.client = NULL;
-    world_end(&w);
+    assert_true(world_wait_free(w, HANG_MS));
+    w->client = NULL;
 }
 
 /* What was granted to nobody any more is given back. */
 WORLD_CASE(closing_gives_back) {
     hf_options options = world_options();
     for (unsigned i = 0; i < 60; i++) {
-        hf_client *client;
-        assert_int_equal(hf_open(server_url(w->server), &options, &client), HF_OK);
-        hf_lock *lock = cohort_lock(client, HF_PLAIN, 0, 1000, 5);
+        hf_client *client = made(hf_open, server_url(w->server), &options);
+        own_lock *lock = cohort_lock(client, HF_PLAIN, 0, 1000, 5);
         assert_int_equal(hf_ping(client), HF_OK);
         hf_op *op = cohort_start(lock, 11, HF_FOREVER, NULL);
         sched_yield();
@@ -118,7 +108,6 @@ WORLD_CASE(closing_gives_back) {
         if (cohort_join(op) != HF_OK)
             assert_true(world_wait_free(w, HANG_MS));
         cmd_int(w->server, "DEL %s", WORLD_NAME);
-        hf_lock_free(lock);
     }
 }
 
@@ -144,7 +133,7 @@ CASE_IN(tries_once, struct world, w, cohort_begin, world_end, NULL, 1000, 1) {
 
 /* The server is silent, and others come behind the single attempt: that it fails is its own affair. */
 CASE(tries_once_behind_a_release) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_op *release = NULL;
     hf_options options = world_options();
     options.cmd_timeout_ms = WORLD_BRIEF_MS;
@@ -161,7 +150,6 @@ CASE(tries_once_behind_a_release) {
     proxy_heal(w.proxy);
     assert_int_equal(cohort_join(next), HF_OK);
     assert_int_equal(hf_lock_release_as(w.lock, 14), HF_OK);
-    world_end(&w);
 }
 
 /* ---- Limited waits ---- */
@@ -179,7 +167,7 @@ static bool is_over(void *arg) {
 
 /* It was let in, did not come for it, and comes when its wait is over. */
 CASE(passed_over) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct world_caller caller;
     hf_options options = world_options();
     options.flags |= HF_MANUAL_DISPATCH;
@@ -197,16 +185,15 @@ CASE(passed_over) {
     assert_int_equal(cohort_join(stuck), HF_ETIMEDOUT);
     assert_int_equal(hf_lock_release_as(w.lock, caller.owner), HF_OK);
     assert_true(world_free(&w));
-    world_end(&w);
 }
 
 /* In this process others can be in front of the cohort: they wait for the same lock by another handle. */
 CASE(waits_behind_a_plain_handle) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_options options = world_options();
     options.cmd_timeout_ms = WORLD_BRIEF_MS;
     cohort_begin(&w, &options, 1000, 1000);
-    hf_lock *plain = NULL;
+    own_lock *plain = NULL;
     hf_acquire_options patient = world_wait_for(HF_FOREVER, HF_WATCHDOG);
     hf_op *first = NULL;
     assert_int_equal(hf_lock_new(w.client, WORLD_NAME, &plain), HF_OK);
@@ -217,11 +204,10 @@ CASE(waits_behind_a_plain_handle) {
     assert_true(hf_op_wait(first, 0, NULL) != HF_OK);
     assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
     assert_int_equal(cohort_join(first), HF_OK);
-    hf_lock_free(plain);
-    world_end(&w);
 }
 
-/* Until a release is answered the lock is as good as held by the client that had it: that is what a wait says that ends before. */
+/* Until a release is answered the lock is as good as held by the client that had it: that is what a
+ * wait says that ends before. */
 COHORT_CASE(waits_behind_a_release_that_is_not_answered) {
     hf_op *release = NULL;
     assert_int_equal(cohort_join(cohort_start(w->lock, 5, HF_FOREVER, NULL)), HF_OK);
@@ -238,7 +224,7 @@ COHORT_CASE(waits_behind_a_release_that_is_not_answered) {
 
 /* The oldest a hold may become is a matter of each: the tenure may be older. */
 CASE(each_has_its_age) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct world_events events = {0};
     hf_options options = world_options();
     options.cmd_timeout_ms = WORLD_BRIEF_MS;
@@ -258,7 +244,6 @@ CASE(each_has_its_age) {
     assert_int_equal(atomic_load(&events.losses), 0);
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS)); /* that of the last */
     assert_true(world_wait_free(&w, HANG_MS));
-    world_end(&w);
 }
 
 /* ---- What is said of it ---- */
@@ -300,7 +285,7 @@ COHORT_CASE(counted_once) {
 
 /* At the end of a limited wait it is said which server it was, and what it did. */
 CASE(errors_say_why) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_options options = world_options();
     options.cmd_timeout_ms = WORLD_BRIEF_MS;
     options.connect_timeout_ms = HANG_MS;
@@ -319,7 +304,6 @@ CASE(errors_say_why) {
     assert_string_not_equal(hf_last_error()->text, hf_strerror(HF_EUNREACH));
     assert_string_not_equal(hf_last_error()->node, "");
     proxy_heal(w.proxy);
-    world_end(&w);
 }
 
 /* ---- Surveys ---- */
@@ -332,11 +316,9 @@ struct side {
 };
 
 static hf_lock *named_cohort(hf_client *client, const char *name) {
-    hf_lock *lock;
     hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     options.flags = HF_COHORT;
-    assert_int_equal(hf_lock_new_with(client, name, strlen(name), &options, &lock), HF_OK);
-    return lock;
+    return made(hf_lock_new_with, client, name, strlen(name), &options);
 }
 
 static void begin_side(struct side *side, struct server *server, const char *has, const char *wants,

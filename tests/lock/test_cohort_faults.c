@@ -3,10 +3,6 @@
  * ignores its grant, a client that closes, a fork, a silent server.
  */
 #include "lock/cohort.h"
-#include "support/case.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 
 static hf_options brief_options(int64_t watchdog_ms) {
     hf_options options = world_options();
@@ -54,7 +50,7 @@ COHORT_CASE(deleted) {
 
 /* A renewal finds the loss: the thread inside is notified, whichever that is by then. */
 CASE(deleted_when_passed_on) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct world_events events = {0};
     hf_options options = brief_options(3 * ENDURING_MS);
     cohort_begin(&w, &options, 1000, COHORT_LONG_MS);
@@ -74,12 +70,11 @@ CASE(deleted_when_passed_on) {
     assert_int_equal(cohort_join(last), HF_OK);
     assert_int_equal(hf_lock_release_as(w.lock, 12), HF_OK);
     assert_int_equal(atomic_load(&events.losses), 1);
-    world_end(&w);
 }
 
 /* Little is left of it, since it could not be renewed: it is not passed on. */
 CASE(warned_of) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct world_events events = {0};
     hf_options options = brief_options(2 * ENDURING_MS);
     cohort_begin(&w, &options, 1000, COHORT_LONG_MS);
@@ -95,7 +90,6 @@ CASE(warned_of) {
     proxy_heal(w.proxy);
     assert_int_equal(cohort_join(next), HF_OK);
     assert_int_equal(hf_lock_release_as(w.lock, 11), HF_OK);
-    world_end(&w);
 }
 
 /* ---- Threads ---- */
@@ -106,14 +100,13 @@ static void *acquire_and_end(void *arg) {
 
 /* A thread ends inside: its hold lasts no longer than its proof, and then the next is let in. */
 CASE(thread_ends_inside) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct world_events events = {0};
-    pthread_t thread;
     void *acquired;
     hf_options options = brief_options(ENDURING_MS);
     cohort_begin(&w, &options, 1000, COHORT_LONG_MS);
     assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
-    assert_int_equal(pthread_create(&thread, NULL, acquire_and_end, w.lock), 0);
+    pthread_t thread = started(acquire_and_end, w.lock);
     assert_int_equal(pthread_join(thread, &acquired), 0);
     assert_non_null(acquired);
     hf_op *next = cohort_start(w.lock, 11, HF_FOREVER, NULL);
@@ -122,12 +115,11 @@ CASE(thread_ends_inside) {
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
     assert_int_equal(hf_lock_release_as(w.lock, 11), HF_OK);
     assert_true(world_free(&w));
-    world_end(&w);
 }
 
 /* One that was let in and does not come for it is passed over, and lines up again when it does. */
 CASE(one_is_stuck) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_options options = world_options();
     struct world_caller caller;
     options.flags |= HF_MANUAL_DISPATCH;
@@ -146,16 +138,14 @@ CASE(one_is_stuck) {
     assert_int_equal(cohort_join(stuck), HF_OK);
     assert_int_equal(hf_lock_release_as(w.lock, 11), HF_OK);
     assert_true(world_free(&w));
-    world_end(&w);
 }
 
 /* ---- Client and process ---- */
 
 WORLD_CASE(closing_ends_waits) {
     hf_op *ops[3];
-    hf_client *client;
     hf_options options = world_options();
-    assert_int_equal(hf_open(server_url(w->server), &options, &client), HF_OK);
+    hf_client *client = made(hf_open, server_url(w->server), &options);
     for (int inside = 0; inside < 2; inside++) { /* of this client, or of another */
         hf_lock *lock = cohort_lock(client, HF_PLAIN, 0, 1000, COHORT_LONG_MS);
         assert_int_equal(hf_lock_acquire(inside ? lock : w->rival_lock), HF_OK);
@@ -200,7 +190,7 @@ COHORT_CASE(a_child_has_nothing) {
 
 /* The server is silent: all waiters get an error, and nothing is left when it answers again. */
 CASE(no_answer) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_options options = brief_options(ENDURING_MS);
     options.connect_timeout_ms = 3 * WORLD_BRIEF_MS;
     cohort_begin(&w, &options, 1000, COHORT_LONG_MS);
@@ -216,7 +206,6 @@ CASE(no_answer) {
     assert_int_equal(hf_lock_acquire_for(w.lock, HANG_MS), HF_OK);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_true(world_wait_free(&w, HANG_MS));
-    world_end(&w);
 }
 
 /* The answer to a grant is lost, and so is that to a release. */

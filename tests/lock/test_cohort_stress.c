@@ -4,11 +4,7 @@
  * holder can release, and nothing is left.
  */
 #include "lock/cohort.h"
-#include "support/case.h"
 #include "support/crowd.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 
 #define THREADS 8
 #define ROUNDS 150
@@ -57,7 +53,7 @@ static void *start_and_cancel(void *arg) {
     struct comer *comer = arg;
     struct crowd *crowd = comer->crowd;
     for (int round = 0; round < OPS; round++) {
-        hf_op *op = NULL;
+        own_op *op = NULL;
         hf_result result = HF_RESULT_INIT;
         hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
         crowd_expect(crowd, hf_lock_acquire_start(comer->lock, &options, NULL, NULL, &op) == HF_OK);
@@ -71,13 +67,12 @@ static void *start_and_cancel(void *arg) {
             crowd_visit(crowd);
             crowd_expect(crowd, hf_lock_release_as(comer->lock, result.owner) == HF_OK);
         }
-        hf_op_free(op);
     }
     return NULL;
 }
 
 static void contend(hf_kind kind, int64_t passes) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct crowd crowd = {0};
     struct comer comers[2][THREADS + 1];
     world_begin(&w, NULL);
@@ -97,7 +92,6 @@ static void contend(hf_kind kind, int64_t passes) {
     assert_true(world_wait_free(&w, HANG_MS));
     assert_int_equal(world_stats(w.client).holds, 0);
     assert_int_equal(world_stats(w.client).losses, 0);
-    world_end(&w);
 }
 
 CASE(plain) {

@@ -9,11 +9,9 @@
  * here. Lower bounds of time are exact; upper ones only tell a hang, or one cause of waking from
  * another (a lease of 400 ms from the poll every 10 s).
  */
-#include "support/case.h"
 #include "support/world.h"
 
 #include <signal.h>
-#include <string.h>
 
 /* ---- Questions, and counting ---- */
 
@@ -69,8 +67,7 @@ static void *ask_both(void *arg) {
 
 static struct asker ask_elsewhere(hf_lock *lock) {
     struct asker asker = {.lock = lock, .err = HF_EINVAL};
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, ask_both, &asker), 0);
+    pthread_t thread = started(ask_both, &asker);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(asker.err, HF_OK);
     return asker;
@@ -135,8 +132,7 @@ static void *release_elsewhere(void *arg) {
 WORLD_CASE(C019_only_the_owner_releases) {
     assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     struct asker intruder = {.lock = w->lock};
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, release_elsewhere, &intruder), 0);
+    pthread_t thread = started(release_elsewhere, &intruder);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(intruder.err, HF_ENOTOWNER);
     assert_int_equal(hf_lock_release(w->rival_lock), HF_ENOTOWNER);
@@ -169,8 +165,8 @@ WORLD_CASE_WITH(C329_break_free_then_held, world_options(), options.watchdog_ms 
 /* ---- How long it lasts ---- */
 
 CASE(C005_partial_release_keeps_the_lease) {
+    OWN(world_end) struct world w;
     server_redis_only(world_server(), "there is no lease on the server");
-    struct world w;
     world_begin(&w, NULL);
     hf_acquire_options options = world_wait_for(0, 10000);
     for (int i = 0; i < 3; i++)
@@ -181,12 +177,11 @@ CASE(C005_partial_release_keeps_the_lease) {
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_in_range(pttl(w.server, WORLD_NAME), 5001, 10000);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
 }
 
 CASE(C010_ttl_of_a_lease_of_none_and_of_the_default) {
+    OWN(world_end) struct world w;
     server_redis_only(world_server(), "there is no lease on the server");
-    struct world w;
     hf_options defaults = HF_OPTIONS_INIT;
     world_begin(&w, &defaults);
     hf_acquire_options hour = world_wait_for(0, 3600000);
@@ -204,14 +199,11 @@ CASE(C010_ttl_of_a_lease_of_none_and_of_the_default) {
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     assert_in_range(pttl(w.server, WORLD_NAME), 15000, 30000);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
 }
 
 WORLD_CASE(C006_timed_wait_on_a_closed_client) {
-    hf_client *gone;
-    hf_lock *lock;
-    assert_int_equal(hf_open(server_url(w->server), NULL, &gone), HF_OK);
-    assert_int_equal(hf_lock_new(gone, WORLD_NAME, &lock), HF_OK);
+    hf_client *gone = made(hf_open, server_url(w->server), NULL);
+    hf_lock *lock = made(hf_lock_new, gone, WORLD_NAME);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_close(gone), HF_OK);
     hf_lock_free(lock);
@@ -223,7 +215,7 @@ WORLD_CASE(C006_timed_wait_on_a_closed_client) {
 }
 
 WORLD_CASE(C009_waiter_enters_when_the_lease_ends) {
-    struct monitor *monitor = monitor_start(w->server);
+    own_monitor *monitor = monitor_start(w->server);
     hf_acquire_options brief = world_wait_for(0, 400);
     int64_t start_ms = now_ms();
     world_acquire_brief(w->lock, &brief);
@@ -241,32 +233,28 @@ WORLD_CASE(C009_waiter_enters_when_the_lease_ends) {
     world_owner_text(w->rival, waiter.owner, owner);
     assert_int_equal(world_count(w, owner), 1);
     assert_int_equal(hf_lock_release_as(w->rival_lock, waiter.owner), HF_OK);
-    monitor_stop(monitor);
 }
 
 static bool renewed_twice(void *client) {
     return world_stats(client).renewals >= 2;
 }
 
-CASE(C012_a_closed_client_lets_go_within_a_lease) {
-    struct world w;
-    hf_options options = world_options();
-    options.watchdog_ms = server_is_other(world_server()) ? 2 * ENDURING_MS : ENDURING_MS;
-    world_begin(&w, &options);
+WORLD_CASE_WITH(C012_a_closed_client_lets_go_within_a_lease, world_options(),
+                options.watchdog_ms = server_is_other(world_server()) ? 2 * ENDURING_MS
+                                                                      : ENDURING_MS) {
     int64_t start_ms = now_ms();
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    assert_true(wait_until(renewed_twice, w.client, HANG_MS));
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_true(wait_until(renewed_twice, w->client, HANG_MS));
     assert_true(now_ms() - start_ms >=
                 ENDURING_MS / 3); /* renewals come every third, or fourth, and not at once */
-    assert_int_equal(world_count(&w, w.owner), 1);
+    assert_int_equal(world_count(w, w->owner), 1);
 
-    assert_int_equal(hf_close(w.client), HF_OK);
-    struct monitor *monitor = monitor_start(w.server);
-    assert_true(world_wait_free(&w, HANG_MS));
+    assert_int_equal(hf_close(w->client), HF_OK);
+    struct monitor *monitor = monitor_start(w->server);
+    assert_true(world_wait_free(w, HANG_MS));
     assert_int_equal(monitor_count(monitor, WORLD_RENEW), 0);
     monitor_stop(monitor);
-    w.client = NULL;
-    world_end(&w);
+    w->client = NULL;
 }
 
 /* ---- Waiting ---- */
@@ -291,8 +279,7 @@ static void *contend(void *arg) {
 
 /* A wake-up that is lost would show: the wait is shorter than the poll, the lease is a minute. */
 WORLD_CASE(C002_two_names_on_one_subscription_connection) {
-    hf_lock *other_name;
-    assert_int_equal(hf_lock_new(w->client, "other", &other_name), HF_OK);
+    hf_lock *other_name = made(hf_lock_new, w->client, "other");
     struct contender contenders[4];
     struct barrier *barrier = barrier_new(4);
     for (int i = 0; i < 4; i++) {
@@ -340,7 +327,7 @@ CASE(C004_a_stopped_server_is_an_error_not_a_refusal) {
     const int64_t waits_ms[] = {0, 300, 5000, HF_FOREVER};
     size_t step = server_is_other(world_server()) ? 3 : 1; /* a server takes seconds to start */
     for (size_t i = 0; i < sizeof waits_ms / sizeof waits_ms[0]; i += step) {
-        struct server *server = server_start(NULL);
+        own_server *server = server_start(NULL);
         struct world w;
         hf_options options = world_options();
         options.connect_timeout_ms = 2500;
@@ -350,7 +337,6 @@ CASE(C004_a_stopped_server_is_an_error_not_a_refusal) {
         assert_int_equal(hf_lock_acquire_with(w.lock, &given, NULL), HF_EUNREACH);
         assert_int_not_equal(hf_last_error()->text[0], '\0');
         world_end(&w);
-        server_free(server);
     }
 }
 
@@ -408,9 +394,9 @@ WORLD_CASE(U63_a_signal_storm_keeps_the_deadline) {
 /* ---- After a server that forgot ---- */
 
 CASE(C202_C331_later_holds_are_renewed_after_a_restart) {
+    OWN(world_end) struct world w;
     server_redis_only(world_server(), "zk.sessions has a server that comes back empty");
-    struct server *server = server_start(NULL);
-    struct world w;
+    own_server *server = server_start(NULL);
     hf_options options = world_options();
     options.watchdog_ms = ENDURING_MS;
     world_begin_on(&w, server, &options);
@@ -427,8 +413,6 @@ CASE(C202_C331_later_holds_are_renewed_after_a_restart) {
         assert_int_equal(world_count(&w, w.owner), 1);
         assert_int_equal(hf_lock_release(w.lock), HF_OK);
     }
-    world_end(&w);
-    server_free(server);
 }
 
 /* ---- Key events ---- */
@@ -436,12 +420,11 @@ CASE(C202_C331_later_holds_are_renewed_after_a_restart) {
 static void expect_push(redisContext *events, const char *channel, const char *message) {
     void *any = NULL;
     assert_int_equal(redisGetReply(events, &any), REDIS_OK);
-    redisReply *reply = any;
+    own_reply *reply = any;
     assert_int_equal(reply->elements, 3);
     assert_string_equal(reply->element[1]->str, channel);
     if (message != NULL)
         assert_string_equal(reply->element[2]->str, message);
-    freeReplyObject(reply);
 }
 
 static bool key_gone(void *server) {
@@ -450,12 +433,12 @@ static bool key_gone(void *server) {
 
 /* The marks tell that nothing else came before them. */
 CASE(C026_one_event_for_release_and_for_expiry) {
+    OWN(world_end) struct world w;
     server_redis_only(world_server(), "events about keys");
     static const char *const config[] = {"notify-keyspace-events Egx", NULL};
-    struct server *server = server_start(&(struct server_options){.config = config});
-    struct world w;
+    own_server *server = server_start(&(struct server_options){.config = config});
     world_begin_on(&w, server, NULL);
-    redisContext *events = server_connect(server);
+    own_context *events = server_connect(server);
     assert_non_null(events);
     const char *subscribe = "SUBSCRIBE __keyevent@0__:del __keyevent@0__:expired mark";
     assert_int_equal(redisAppendCommand(events, subscribe), REDIS_OK);
@@ -481,9 +464,6 @@ CASE(C026_one_event_for_release_and_for_expiry) {
     expect_push(events, "mark", "released");
     expect_push(events, "__keyevent@0__:expired", WORLD_NAME);
     expect_push(events, "mark", "expired");
-    redisFree(events);
-    world_end(&w);
-    server_free(server);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

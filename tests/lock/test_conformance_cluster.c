@@ -6,11 +6,6 @@
  * One thread, but for the waiters; one server for all.
  */
 #include "lock/cluster.h"
-#include "support/case.h"
-#include "support/new_lock.h"
-
-#include <stdio.h>
-#include <string.h>
 
 /* Without this the rest would show nothing. */
 CASE(the_server_refuses_keys_of_two_slots) {
@@ -28,14 +23,11 @@ CASE(the_server_refuses_keys_of_two_slots) {
 enum { ONE = 1, TWO = 2 };
 
 static hf_lock *lock_of(hf_client *client, any_kind kind) {
-    hf_lock *lock;
-    assert_int_equal(new_lock(client, kind, WORLD_NAME, strlen(WORLD_NAME), &lock), HF_OK);
-    return lock;
+    return made(new_lock, client, kind, WORLD_NAME, strlen(WORLD_NAME));
 }
 
 static int acquire_as(hf_lock *lock, hf_owner owner, int64_t wait_ms) {
-    hf_acquire_options options = world_wait_for(wait_ms, HF_WATCHDOG);
-    options.owner = owner;
+    hf_acquire_options options = world_wait_as(owner, wait_ms, HF_WATCHDOG);
     return hf_lock_acquire_with(lock, &options, NULL);
 }
 
@@ -68,7 +60,7 @@ static void assert_held_by(hf_lock *lock, hf_owner owner, bool expected) {
 
 static void ask_everything(hf_lock *mine, hf_lock *others) {
     int64_t number;
-    hf_lock_info *info;
+    own_info *info;
     assert_locked(mine, true);
     assert_locked(others, true);
     assert_held_by(mine, ONE, true);
@@ -79,7 +71,6 @@ static void ask_everything(hf_lock *mine, hf_lock *others) {
     assert_true(number > 0);
     assert_int_equal(hf_lock_inspect(others, &info), HF_OK);
     assert_int_equal(info->holders_len, 1);
-    hf_lock_info_free(info);
 }
 
 static void break_it(struct pair *pair, hf_lock *mine, hf_lock *others) {
@@ -164,13 +155,12 @@ CASE(write_side) {
 
 static void try_and_release(struct pair *pair, void *arg) {
     (void)arg;
-    hf_lock *lock = lock_of(pair->one, HF_PLAIN);
+    own_lock *lock = lock_of(pair->one, HF_PLAIN);
     for (int round = 0; round < 30; round++) {
         assert_int_equal(hf_lock_try(lock), HF_OK);
         assert_int_equal(hf_lock_release(lock), HF_OK);
     }
     assert_int_equal(world_keys(cluster_server()), 0);
-    hf_lock_free(lock);
 }
 
 CASE(C017_thirty_rounds) {
@@ -210,7 +200,7 @@ static void readers_and_a_writer(struct pair *pair, void *arg) {
     (void)arg;
     struct world_caller writer, reader;
     hf_lock *read = lock_of(pair->one, HF_READ), *write = lock_of(pair->one, HF_WRITE);
-    hf_lock *others = lock_of(pair->two, HF_READ);
+    own_lock *others = lock_of(pair->two, HF_READ);
     assert_int_equal(acquire_as(read, ONE, HF_FOREVER), HF_OK);
     ask_everything(read, others);
     assert_int_equal(acquire_as(read, ONE, HF_FOREVER), HF_OK);
@@ -233,7 +223,6 @@ static void readers_and_a_writer(struct pair *pair, void *arg) {
     assert_int_equal(world_keys(cluster_server()), 0);
     hf_lock_free(read);
     hf_lock_free(write);
-    hf_lock_free(others);
 }
 
 CASE(read_side) {
@@ -243,18 +232,16 @@ CASE(read_side) {
 /* ---- What nobody holds ----------------------------------------------------------------------- */
 
 static void wait_op(hf_op *op) {
-    assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_OK);
-    hf_op_free(op);
+    assert_int_equal(joined(op, NULL), HF_OK);
 }
 
 static void use_semaphore(struct pair *pair, void *arg) {
     (void)arg;
-    hf_sem *mine, *others;
     hf_op *op;
     bool yes;
     int64_t number;
-    assert_int_equal(hf_sem_new_bytes(pair->one, WORLD_NAME, strlen(WORLD_NAME), &mine), HF_OK);
-    assert_int_equal(hf_sem_new_bytes(pair->two, WORLD_NAME, strlen(WORLD_NAME), &others), HF_OK);
+    own_sem *mine = made(hf_sem_new_bytes, pair->one, WORLD_NAME, strlen(WORLD_NAME));
+    own_sem *others = made(hf_sem_new_bytes, pair->two, WORLD_NAME, strlen(WORLD_NAME));
     assert_int_equal(hf_sem_try_set(mine, 2, 0, &yes), HF_OK);
     assert_true(yes);
     assert_int_equal(hf_sem_acquire(mine, 2), HF_OK);
@@ -277,8 +264,6 @@ static void use_semaphore(struct pair *pair, void *arg) {
                      2); /* the idempotency keys of the two stay for a while */
     pair_assert_one_slot(pair, 0);
     cmd_ok(cluster_server(), "FLUSHALL");
-    hf_sem_free(mine);
-    hf_sem_free(others);
 }
 
 CASE(semaphore) {
@@ -290,16 +275,14 @@ static void use_odd_names(struct pair *pair, void *arg) {
     static const char *const names[] = {"a}b", "a{}b", "a{b", "a}b{c}d"};
     (void)arg;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        hf_sem *sem;
         bool yes;
-        assert_int_equal(hf_sem_new_bytes(pair->one, names[i], strlen(names[i]), &sem), HF_OK);
+        own_sem *sem = made(hf_sem_new_bytes, pair->one, names[i], strlen(names[i]));
         assert_int_equal(hf_sem_try_set(sem, 1, 0, &yes), HF_OK);
         assert_true(yes);
         assert_int_equal(hf_sem_try(sem, 1), HF_OK);
         assert_int_equal(hf_sem_release(sem, 1), HF_OK);
         assert_int_equal(hf_sem_delete(sem, &yes), HF_OK);
         assert_true(yes);
-        hf_sem_free(sem);
     }
 }
 
@@ -321,15 +304,13 @@ static void ask_permits(hf_permits *permits, const hf_permit_id *id) {
 
 static void use_permits(struct pair *pair, void *arg) {
     (void)arg;
-    hf_permits *mine, *others;
     hf_permits_options watched = HF_PERMITS_OPTIONS_INIT;
     hf_permit_id id, other_id;
     hf_op *op;
     bool yes;
     watched.lease_ms = HF_WATCHDOG;
-    assert_int_equal(hf_permits_new_bytes(pair->one, WORLD_NAME, strlen(WORLD_NAME), &mine), HF_OK);
-    assert_int_equal(hf_permits_new_bytes(pair->two, WORLD_NAME, strlen(WORLD_NAME), &others),
-                     HF_OK);
+    own_permits *mine = made(hf_permits_new_bytes, pair->one, WORLD_NAME, strlen(WORLD_NAME));
+    own_permits *others = made(hf_permits_new_bytes, pair->two, WORLD_NAME, strlen(WORLD_NAME));
     assert_int_equal(hf_permits_try_set(mine, 1, &yes), HF_OK);
     assert_true(yes);
     assert_int_equal(hf_permits_acquire_with(mine, &watched, &id), HF_OK);
@@ -351,8 +332,6 @@ static void use_permits(struct pair *pair, void *arg) {
     assert_int_equal(hf_permits_delete(mine, &yes), HF_OK);
     assert_true(yes);
     assert_int_equal(world_keys(cluster_server()), 0);
-    hf_permits_free(mine);
-    hf_permits_free(others);
 }
 
 CASE(C158_permits) {
@@ -361,12 +340,11 @@ CASE(C158_permits) {
 
 static void use_latch(struct pair *pair, void *arg) {
     (void)arg;
-    hf_latch *mine, *others;
     hf_op *op;
     bool yes;
     int64_t number;
-    assert_int_equal(hf_latch_new_bytes(pair->one, WORLD_NAME, strlen(WORLD_NAME), &mine), HF_OK);
-    assert_int_equal(hf_latch_new_bytes(pair->two, WORLD_NAME, strlen(WORLD_NAME), &others), HF_OK);
+    own_latch *mine = made(hf_latch_new_bytes, pair->one, WORLD_NAME, strlen(WORLD_NAME));
+    own_latch *others = made(hf_latch_new_bytes, pair->two, WORLD_NAME, strlen(WORLD_NAME));
     assert_int_equal(hf_latch_try_set(mine, 2, &yes), HF_OK);
     assert_true(yes);
     assert_int_equal(hf_latch_await_start(others, NULL, NULL, NULL, &op), HF_OK);
@@ -382,8 +360,6 @@ static void use_latch(struct pair *pair, void *arg) {
     assert_true(yes);
     cmd_ok(cluster_server(), "DEL {%s}:holdfast_latch", pair->full_name); /* stays for a while */
     assert_int_equal(world_keys(cluster_server()), 0);
-    hf_latch_free(mine);
-    hf_latch_free(others);
 }
 
 CASE(latch) {
@@ -401,10 +377,8 @@ struct many {
 };
 
 static hf_lock *named_lock(hf_client *client, any_kind kind, const char *what, int i) {
-    hf_lock *lock;
-    char name[32];
-    snprintf(name, sizeof name, "%s%d", what, i);
-    assert_int_equal(new_lock(client, kind, name, strlen(name), &lock), HF_OK);
+    own_text *name = text_of("%s%d", what, i);
+    hf_lock *lock = made(new_lock, client, kind, name, strlen(name));
     assert_int_equal(acquire_as(lock, ONE, HF_FOREVER), HF_OK);
     return lock;
 }
@@ -441,21 +415,18 @@ static void give_names_back(struct many *many) {
 
 /* Elsewhere they are renewed together. Here that is refused when it is tried first; then each name
  * is renewed on its own, and nothing is ever lost. */
-CASE(many_names_are_renewed) {
-    struct pair pair;
+CASE_IN(many_names_are_renewed, struct pair, pair, pair_begin, pair_close, NULL) {
     struct many many;
-    pair_begin(&pair, NULL);
-    take_names(pair.one, &many);
-    cluster_wait_renewed(pair.one, HOLDS);
+    take_names(pair->one, &many);
+    cluster_wait_renewed(pair->one, HOLDS);
     long long refused = cluster_refusals();
     assert_true(refused > 0);
-    cluster_wait_renewed(pair.one, 2 * HOLDS); /* three times in all: longer than a lease */
+    cluster_wait_renewed(pair->one, 2 * HOLDS); /* three times in all: longer than a lease */
     assert_int_equal(cluster_refusals(), refused);
     give_names_back(&many);
-    hf_stats stats = world_stats(pair.one);
+    hf_stats stats = world_stats(pair->one);
     assert_int_equal(stats.losses, 0);
     assert_int_equal(stats.renew_failures, 0);
-    pair_close(&pair);
 }
 
 RUN_CASES(cluster_start, cluster_stop)

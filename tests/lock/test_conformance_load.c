@@ -6,14 +6,8 @@
  * are beside them. Nothing is said about speed, only that everybody gets there and that nothing is
  * left.
  */
-#include "support/case.h"
 #include "support/crowd.h"
 #include "support/world.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static int scaled(int small, int full) {
     return getenv("HF_SOAK") != NULL ? full : small;
@@ -182,8 +176,7 @@ static int64_t walk(int threads, int names, bool brief) {
     crew.counts = calloc((size_t)names, sizeof *crew.counts);
     assert_true(crew.locks != NULL && crew.counts != NULL);
     for (int i = 0; i < names; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "walk-%d", i);
+        own_text *name = text_of("walk-%d", i);
         assert_int_equal(hf_lock_new(w.client, name, &crew.locks[i]), HF_OK);
     }
     crew_work(&crew, walk_the_names);
@@ -204,16 +197,22 @@ static int64_t walk(int threads, int names, bool brief) {
     return total;
 }
 
+/* On ZooKeeper a tenth: its server writes each attempt and each release into its log. */
+static int walk_names(void) {
+    const char *engine = getenv("HF_TEST_ENGINE");
+    return scaled(100, engine != NULL && strcmp(engine, "zk") == 0 ? 5000 : 50000);
+}
+
 static const int crews[] = {2, 5, 10, 20};
 
 CASE(C027_threads_walk_the_same_names) {
     for (size_t i = 0; i < sizeof crews / sizeof crews[0]; i++)
-        assert_int_equal(walk(crews[i], scaled(100, 50000), false), crews[i] * scaled(100, 50000));
+        assert_int_equal(walk(crews[i], walk_names(), false), crews[i] * walk_names());
 }
 
 CASE(C028_threads_walk_with_brief_waits) {
     for (size_t i = 0; i < sizeof crews / sizeof crews[0]; i++)
-        assert_true(walk(crews[i], scaled(100, 50000), true) > 0);
+        assert_true(walk(crews[i], walk_names(), true) > 0);
 }
 
 /* ---- The herd ---- */
@@ -264,10 +263,9 @@ static int be_a_herd(void *arg) {
 }
 
 static bool herd_listens(void *server) {
-    redisReply *reply = cmd(server, "PUBSUB NUMSUB %s", WORLD_CHANNEL);
+    own_reply *reply = cmd(server, "PUBSUB NUMSUB %s", WORLD_CHANNEL);
     bool all =
         reply != NULL && reply->elements == 2 && reply->element[1]->integer == HERD_PROCESSES;
-    freeReplyObject(reply);
     return all;
 }
 

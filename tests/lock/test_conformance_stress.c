@@ -6,14 +6,9 @@
  * sees the race. Choices come from a seed, which is printed; HF_SEED repeats one. What an owner was
  * told is compared with the server: a hold that was lost is not there.
  */
-#include "support/case.h"
 #include "support/crowd.h"
 #include "support/random.h"
 #include "support/world.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { THREADS = 16, NAMES = 5 };
 
@@ -146,7 +141,7 @@ static void *fire_soon(void *arg) {
 }
 
 static void fight_with_a_switch(struct arena *arena, int name) {
-    hf_cancel *cancel;
+    own_cancel *cancel;
     pthread_t thread;
     hf_acquire_options options = world_wait_for(200, HF_WATCHDOG);
     if (hf_cancel_new(&cancel) != HF_OK || pthread_create(&thread, NULL, fire_soon, cancel) != 0)
@@ -159,7 +154,6 @@ static void fight_with_a_switch(struct arena *arena, int name) {
         leave(arena, arena->locks[name], 0);
     }
     pthread_join(thread, NULL);
-    hf_cancel_free(cancel);
 }
 
 static void fight_once(struct fighter *me) {
@@ -222,8 +216,7 @@ CASE(sixteen_threads_on_five_names) {
     options.watchdog_ms = 20000;
     world_begin(&arena.w, &options);
     for (int i = 0; i < NAMES; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "arena-%d", i);
+        own_text *name = text_of("arena-%d", i);
         assert_int_equal(hf_lock_new(arena.w.client, name, &arena.locks[i]), HF_OK);
     }
     arena.end_ms = now_ms() + (getenv("HF_SOAK") != NULL ? 60000 : 3000);
@@ -291,8 +284,9 @@ static void *be_broken(void *arg) {
     return NULL;
 }
 
-/* A client that is notified of a loss has lost: a break must not be blamed on a hold that came after it. On ZooKeeper an
- * attempt that is in vain leaves a node for a moment, and a break may find that one: nobody has lost then. */
+/* A client that is notified of a loss has lost: a break must not be blamed on a hold that came
+ * after it. On ZooKeeper an attempt that is in vain leaves a node for a moment, and a break may
+ * find that one: nobody has lost then. */
 WORLD_CASE(a_break_ends_only_the_hold_it_broke) {
     struct victim victims[4];
     struct crowd crowd = {0};

@@ -6,13 +6,7 @@
  * and none otherwise, and no other key, whatever the name looks like. A foreign owner is written
  * here by hand, as a Java client would leave it.
  */
-#include "support/case.h"
-#include "support/new_lock.h"
 #include "support/world.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define FOREIGN_OWNER "959df523-2140-467b-adfa-61ac37c187c5:1"
 
@@ -27,11 +21,10 @@ struct named {
 };
 
 static long long field_count(struct server *server, const struct named *n, const char *owner) {
-    redisReply *reply = cmd(server, "HGET %b %s", n->key, n->key_len, owner);
+    own_reply *reply = cmd(server, "HGET %b %s", n->key, n->key_len, owner);
     assert_non_null(reply);
     long long count = reply->type == REDIS_REPLY_STRING ? strtoll(reply->str, NULL, 10) : 0;
     assert_true(reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_NIL);
-    freeReplyObject(reply);
     return count;
 }
 
@@ -82,9 +75,8 @@ static void live_through(struct world *w, hf_client *client, const struct named 
     struct server *server = w->server;
     char owner[64];
     world_owner_text(client, hf_owner_self(), owner);
-    redisContext *listener = listen_on(server, n);
-    hf_lock *lock;
-    assert_int_equal(new_lock(client, HF_PLAIN, n->name, n->name_len, &lock), HF_OK);
+    own_context *listener = listen_on(server, n);
+    own_lock *lock = made(new_lock, client, HF_PLAIN, n->name, n->name_len);
     size_t len = 0;
     assert_memory_equal(hf_lock_name(lock, &len), n->name, n->name_len);
     assert_int_equal(len, n->name_len);
@@ -116,8 +108,6 @@ static void live_through(struct world *w, hf_client *client, const struct named 
     assert_int_equal(hf_lock_release(lock), HF_ELOST);
     assert_int_equal(messages(server, listener, n), 0);
     assert_int_equal(world_keys(server), 0);
-    hf_lock_free(lock);
-    redisFree(listener);
 }
 
 static bool somebody_listens(void *server) {
@@ -127,6 +117,7 @@ static bool somebody_listens(void *server) {
 #define LITERAL(text) (text), sizeof(text) - 1
 
 CASE(wire_state_after_every_verb) {
+    OWN(world_end) struct world w;
     static const struct named names[] = {
         {LITERAL("job"), LITERAL("job"), LITERAL("redisson_lock__channel:{job}")},
         {LITERAL("{t}job"), LITERAL("{t}job"), LITERAL("redisson_lock__channel:{t}job")},
@@ -136,14 +127,13 @@ CASE(wire_state_after_every_verb) {
         {LITERAL("grün %s %b"), LITERAL("grün %s %b"),
          LITERAL("redisson_lock__channel:{grün %s %b}")},
     };
-    struct world w;
     world_begin(&w, NULL);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         live_through(&w, w.client, &names[i]);
-    world_end(&w);
 }
 
 CASE(U07_binary_names) {
+    OWN(world_end) struct world w;
     static const struct named names[] = {
         {LITERAL("a\0b"), LITERAL("a\0b"), LITERAL("redisson_lock__channel:{a\0b}")},
         {LITERAL("\0"), LITERAL("\0"), LITERAL("redisson_lock__channel:{\0}")},
@@ -154,18 +144,15 @@ CASE(U07_binary_names) {
         {LITERAL("\xff\xfe\xc0\x80"), LITERAL("\xff\xfe\xc0\x80"),
          LITERAL("redisson_lock__channel:{\xff\xfe\xc0\x80}")},
     };
-    struct world w;
     world_begin(&w, NULL);
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         live_through(&w, w.client, &names[i]);
-    world_end(&w);
 }
 
 /* Names that differ only behind a NUL are different locks, in the process and at the server. */
 WORLD_CASE(U07_nothing_ends_at_a_nul) {
-    hf_lock *one, *two;
-    assert_int_equal(new_lock(w->client, HF_PLAIN, "n\0one", 5, &one), HF_OK);
-    assert_int_equal(new_lock(w->client, HF_PLAIN, "n\0two", 5, &two), HF_OK);
+    own_lock *one = made(new_lock, w->client, HF_PLAIN, "n\0one", 5);
+    own_lock *two = made(new_lock, w->client, HF_PLAIN, "n\0two", 5);
     assert_int_equal(hf_lock_acquire(one), HF_OK);
     assert_int_equal(hf_lock_release(two), HF_ENOTOWNER);
     assert_int_equal(hf_lock_remaining_ms(two), 0);
@@ -173,11 +160,10 @@ WORLD_CASE(U07_nothing_ends_at_a_nul) {
     assert_int_equal(world_keys(w->server), 2);
     assert_int_equal(hf_lock_release(one), HF_OK);
     assert_int_equal(hf_lock_release(two), HF_OK);
-    hf_lock_free(one);
-    hf_lock_free(two);
 }
 
 CASE(name_prefix_goes_before_key_and_channel) {
+    OWN(world_end) struct world w;
     static const struct {
         const char *prefix;
         struct named named;
@@ -187,17 +173,13 @@ CASE(name_prefix_goes_before_key_and_channel) {
          {LITERAL("job"), LITERAL("{app}:job"), LITERAL("redisson_lock__channel:{app}:job")}},
         {"app:", {LITERAL("{j}"), LITERAL("app:{j}"), LITERAL("redisson_lock__channel:app:{j}")}},
     };
-    struct world w;
     world_begin(&w, NULL);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         hf_options options = world_options();
-        hf_client *client;
         options.name_prefix = rows[i].prefix;
-        assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
+        own_client *client = made(hf_open, server_url(w.server), &options);
         live_through(&w, client, &rows[i].named);
-        assert_int_equal(hf_close(client), HF_OK);
     }
-    world_end(&w);
 }
 
 WORLD_CASE(U04_no_name_is_refused) {
@@ -215,11 +197,11 @@ WORLD_CASE(U04_no_name_is_refused) {
 
 WORLD_CASE(U08_huge_names) {
     const size_t longest = 65535;
-    char *name = malloc(1 << 20);
+    own_text *name = malloc(1 << 20);
     assert_non_null(name);
     memset(name, 'n', 1 << 20);
     struct named n = {.name = name, .name_len = longest, .key = name, .key_len = longest};
-    char *channel = malloc(longest + 64);
+    own_text *channel = malloc(longest + 64);
     assert_non_null(channel);
     n.channel = channel;
     n.channel_len = (size_t)sprintf(channel, "redisson_lock__channel:{");
@@ -229,9 +211,8 @@ WORLD_CASE(U08_huge_names) {
     live_through(w, w->client, &n);
 
     /* Contended too: waiting makes names of its own. */
-    hf_lock *mine, *theirs;
-    assert_int_equal(new_lock(w->client, HF_PLAIN, name, longest, &mine), HF_OK);
-    assert_int_equal(new_lock(w->rival, HF_PLAIN, name, longest, &theirs), HF_OK);
+    hf_lock *mine = made(new_lock, w->client, HF_PLAIN, name, longest);
+    hf_lock *theirs = made(new_lock, w->rival, HF_PLAIN, name, longest);
     assert_int_equal(hf_lock_acquire(theirs), HF_OK);
     struct world_caller waiter;
     world_call_acquire(&waiter, mine, world_wait_for(5000, HF_WATCHDOG));
@@ -246,8 +227,6 @@ WORLD_CASE(U08_huge_names) {
     assert_int_equal(new_lock(w->client, HF_PLAIN, name, longest + 1, &lock), HF_EINVAL);
     assert_int_equal(new_lock(w->client, HF_PLAIN, name, 1 << 20, &lock), HF_EINVAL);
     assert_null(lock);
-    free(channel);
-    free(name);
 }
 
 /* ---- Leases ---- */
@@ -288,8 +267,7 @@ CASE(U74_watchdog_then_lease_through_two_handles) {
         hf_options options = world_options();
         options.watchdog_ms = ENDURING_MS;
         world_begin(&w, &options);
-        hf_lock *again;
-        assert_int_equal(hf_lock_new(w.client, WORLD_NAME, &again), HF_OK);
+        hf_lock *again = made(hf_lock_new, w.client, WORLD_NAME);
         acquire_lease(w.lock, watchdog_first ? HF_WATCHDOG : ENDURING_MS);
         acquire_lease(again, watchdog_first ? ENDURING_MS : HF_WATCHDOG);
         assert_int_equal(hf_lock_release(w.lock), HF_OK); /* the inner one, by whichever handle */
@@ -355,17 +333,15 @@ WORLD_CASE(foreign_owner_is_respected) {
 /* Every verb on something that is no lock: its own error, and nothing is changed. */
 static void expect_wrong_type(struct world *w) {
     bool broken = true;
-    redisReply *before = cmd(w->server, "DUMP %s", WORLD_NAME);
+    own_reply *before = cmd(w->server, "DUMP %s", WORLD_NAME);
     assert_int_equal(hf_lock_try(w->lock), HF_EWRONGTYPE);
     assert_int_equal(hf_lock_acquire_for(w->lock, 5000), HF_EWRONGTYPE);
     assert_int_equal(hf_lock_break(w->lock, &broken), HF_EWRONGTYPE);
     assert_true(broken);
     assert_int_equal(hf_lock_release(w->lock), HF_ENOTOWNER);
-    redisReply *after = cmd(w->server, "DUMP %s", WORLD_NAME);
+    own_reply *after = cmd(w->server, "DUMP %s", WORLD_NAME);
     assert_int_equal(before->len, after->len);
     assert_memory_equal(before->str, after->str, before->len);
-    freeReplyObject(before);
-    freeReplyObject(after);
 }
 
 WORLD_CASE(U67_U68_other_keys_are_refused) {
@@ -396,12 +372,10 @@ WORLD_CASE(U67_text_where_the_count_should_be) {
 
 WORLD_CASE(U66_two_databases) {
     char url[256];
-    hf_client *client;
-    hf_lock *lock;
     hf_options options = world_options();
     snprintf(url, sizeof url, "%s?db=1", server_url(w->server));
-    assert_int_equal(hf_open(url, &options, &client), HF_OK);
-    assert_int_equal(hf_lock_new(client, WORLD_NAME, &lock), HF_OK);
+    own_client *client = made(hf_open, url, &options);
+    own_lock *lock = made(hf_lock_new, client, WORLD_NAME);
     assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     assert_int_equal(hf_lock_try(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
@@ -420,8 +394,6 @@ WORLD_CASE(U66_two_databases) {
     assert_int_equal(hf_lock_release(w->lock), HF_OK);
     assert_int_equal(world_join(&waiter), HF_OK);
     assert_int_equal(hf_lock_release_as(w->rival_lock, waiter.owner), HF_OK);
-    hf_lock_free(lock);
-    assert_int_equal(hf_close(client), HF_OK);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

@@ -4,13 +4,7 @@
  * In each test another client keeps raising the lease at the server, as a Java reader's watchdog
  * does for all readers. So the hold does not end there by itself while a test waits.
  */
-#include "support/case.h"
-#include "support/new_lock.h"
 #include "support/world.h"
-
-#include <pthread.h>
-#include <stdio.h>
-#include <string.h>
 
 #define LONG_MS 600000
 #define READ_KEYS "{" WORLD_NAME "}:"
@@ -28,9 +22,7 @@ static const struct form forms[] = {
 };
 
 static hf_lock *handle(hf_client *client, any_kind kind) {
-    hf_lock *lock;
-    assert_int_equal(new_lock(client, kind, WORLD_NAME, strlen(WORLD_NAME), &lock), HF_OK);
-    return lock;
+    return made(new_lock, client, kind, WORLD_NAME, strlen(WORLD_NAME));
 }
 
 /* Lengthens the lock, and the first level of a reader. */
@@ -65,11 +57,11 @@ static void let_run_out(struct world *w, hf_lock *lock, int64_t lease_ms) {
 /* ---- Every kind ---- */
 
 ROW_CASES(a_hold_that_ran_out_is_ended, form, forms) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct world_caller waiter;
     world_begin(&w, NULL);
-    hf_lock *lock = handle(w.client, form->kind);
-    hf_lock *rival = handle(w.rival, form->kind == HF_READ ? HF_WRITE : form->kind);
+    own_lock *lock = handle(w.client, form->kind);
+    own_lock *rival = handle(w.rival, form->kind == HF_READ ? HF_WRITE : form->kind);
     hf_acquire_options leased = world_wait_for(HF_FOREVER, 700);
     world_acquire_brief(lock, &leased);
     lengthen(w.server, w.owner);
@@ -82,9 +74,6 @@ ROW_CASES(a_hold_that_ran_out_is_ended, form, forms) {
     assert_int_equal(world_stats(w.client).losses, 1);
     assert_int_equal(hf_lock_try(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
-    hf_lock_free(rival);
-    world_end(&w);
 }
 
 /* The verb that notices first sees to it: nobody tells it that the time is over. */
@@ -104,26 +93,22 @@ ROW_CASES(a_call_that_is_too_late_ends_it, form, forms) {
 
 /* An owner that is a number, held by the asynchronous form. */
 ROW_CASES(an_asynchronous_hold_is_ended, form, forms) {
-    struct world w;
+    OWN(world_end) struct world w;
     char owner[64];
     world_begin(&w, NULL);
-    hf_lock *lock = handle(w.client, form->kind);
-    hf_acquire_options options = world_wait_for(HF_FOREVER, 500);
-    options.owner = 77;
+    own_lock *lock = handle(w.client, form->kind);
+    hf_acquire_options options = world_wait_as(77, HF_FOREVER, 500);
     int err = HF_ETIMEDOUT;
     while (err == HF_ETIMEDOUT) { /* as world_acquire_brief() */
         hf_op *op;
         assert_int_equal(hf_lock_acquire_start(lock, &options, NULL, NULL, &op), HF_OK);
-        err = hf_op_wait(op, HANG_MS, NULL);
-        hf_op_free(op);
+        err = joined(op, NULL);
     }
     assert_int_equal(err, HF_OK);
     world_owner_text(w.client, 77, owner);
     lengthen(w.server, owner);
     wait_gone(&w);
     assert_int_equal(world_release_async(lock, 77, NULL), HF_ELOST);
-    hf_lock_free(lock);
-    world_end(&w);
 }
 
 /* ---- Readers beside Java ---- */
@@ -146,10 +131,10 @@ static bool only_java_reads(struct world *w) {
 }
 
 CASE(java_keeps_no_dead_level_of_ours_alive) {
+    OWN(world_end) struct world w;
     server_redis_only(world_server(), "one reader does not renew another there");
-    struct world w;
     world_begin(&w, NULL);
-    hf_lock *read = handle(w.client, HF_READ);
+    own_lock *read = handle(w.client, HF_READ);
     hf_acquire_options leased = world_wait_for(HF_FOREVER, 700);
     int64_t start_ms = now_ms();
     world_acquire_brief(read, &leased);
@@ -162,18 +147,16 @@ CASE(java_keeps_no_dead_level_of_ours_alive) {
     assert_true(now_ms() - start_ms >= trusted_ms(700)); /* and no sooner */
     assert_int_equal(cmd_int(w.server, "HGET " WORLD_NAME " java:1"), 1);
     assert_int_equal(hf_lock_release(read), HF_ELOST);
-    hf_lock_free(read);
-    world_end(&w);
 }
 
 /* A renewal finds it gone, since its key is; but its field would keep writers out. */
 CASE(a_reader_that_is_gone_leaves_no_field) {
+    OWN(world_end) struct world w;
     server_redis_only(world_server(), "a reader is one node");
-    struct world w;
     hf_options options = world_options();
     options.watchdog_ms = ENDURING_MS;
     world_begin(&w, &options);
-    hf_lock *read = handle(w.client, HF_READ);
+    own_lock *read = handle(w.client, HF_READ);
     assert_int_equal(hf_lock_acquire(read), HF_OK);
     join_as_java(w.server);
     cmd_ok(w.server, "DEL " READ_KEYS "%s:rwlock_timeout:1", w.owner);
@@ -181,8 +164,6 @@ CASE(a_reader_that_is_gone_leaves_no_field) {
     assert_true(world_wait_count(&w, w.owner, 0, HANG_MS));
     assert_int_equal(cmd_int(w.server, "HGET " WORLD_NAME " java:1"), 1);
     assert_int_equal(hf_lock_release(read), HF_ELOST);
-    hf_lock_free(read);
-    world_end(&w);
 }
 
 /* ---- Other ways to be given up ---- */
@@ -200,9 +181,8 @@ static void *acquire_and_end(void *lock) {
 }
 
 WORLD_CASE_WITH(the_hold_of_an_ended_thread_is_ended, world_options(), options.watchdog_ms = 2400) {
-    pthread_t thread;
     void *held;
-    assert_int_equal(pthread_create(&thread, NULL, acquire_and_end, w->lock), 0);
+    pthread_t thread = started(acquire_and_end, w->lock);
     pthread_join(thread, &held);
     assert_non_null(held);
     lengthen(w->server, w->owner);
@@ -212,8 +192,8 @@ WORLD_CASE_WITH(the_hold_of_an_ended_thread_is_ended, world_options(), options.w
 
 /* The release of an inner level is still being settled when the time of the outer one is over. */
 CASE(a_hold_that_expires_during_a_settlement_ends) {
+    OWN(world_end) struct world w;
     server_redis_only(world_server(), "an inner release asks nobody");
-    struct world w;
     hf_options options = world_options();
     options.watchdog_ms = 6000;
     options.cmd_timeout_ms = 1000;
@@ -229,7 +209,6 @@ CASE(a_hold_that_expires_during_a_settlement_ends) {
     proxy_heal(w.proxy);
     wait_gone(&w);
     assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
-    world_end(&w);
 }
 
 /* Several hundred at once, more than are let go at a time. */
@@ -237,13 +216,11 @@ WORLD_CASE(many_that_run_out_together_are_ended) {
     enum { MANY = 300 };
     for (int i = 0; i < MANY; i++) {
         char name[32];
-        hf_lock *lock;
         hf_acquire_options leased = world_wait_for(HF_FOREVER, 2500);
         snprintf(name, sizeof name, "many-%d", i);
-        assert_int_equal(hf_lock_new(w->client, name, &lock), HF_OK);
+        own_lock *lock = made(hf_lock_new, w->client, name);
         assert_int_equal(hf_lock_acquire_with(lock, &leased, NULL), HF_OK);
         cmd_ok(w->server, "PEXPIRE %s %d", name, LONG_MS);
-        hf_lock_free(lock);
     }
     assert_true(wait_until(is_empty, NULL, HANG_MS));
     assert_int_equal(world_stats(w->client).losses, MANY);
@@ -253,9 +230,9 @@ WORLD_CASE(many_that_run_out_together_are_ended) {
 
 /* The release is on its way to the server when the same owner acquires again. */
 ROW_CASES(the_owner_that_acquires_again_keeps_its_hold, form, forms) {
-    struct world w;
+    OWN(world_end) struct world w;
     world_begin(&w, NULL);
-    hf_lock *lock = handle(w.client, form->kind);
+    own_lock *lock = handle(w.client, form->kind);
     hf_acquire_options leased = world_wait_for(HF_FOREVER, 500);
     world_acquire_brief(lock, &leased);
     lengthen(w.server, w.owner);
@@ -273,8 +250,6 @@ ROW_CASES(the_owner_that_acquires_again_keeps_its_hold, form, forms) {
         (void)wait_a_moment();
     }
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
-    world_end(&w);
 }
 
 /* A silent server does not change what is reported from memory, and is not waited for. */

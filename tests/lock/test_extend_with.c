@@ -1,13 +1,8 @@
 /*
- * Extensions that set a lease, perhaps a shorter one, or add to it: each kind that can; what holds after a lost answer; and a
- * copy that arrives late, which must not shorten what is trusted.
+ * Extensions that set a lease, perhaps a shorter one, or add to it: each kind that can; what holds
+ * after a lost answer; and a copy that arrives late, which must not shorten what is trusted.
  */
-#include "support/case.h"
-#include "support/new_lock.h"
 #include "support/world.h"
-
-#include <stdio.h>
-#include <string.h>
 
 struct kind_row {
     const char *name;
@@ -39,11 +34,10 @@ static void assert_trusted(struct world *w, hf_lock *lock, const char *key) {
 }
 
 ROW_CASES(R16_a_lease_is_set_even_shorter, row, kinds) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_result result = HF_RESULT_INIT;
-    hf_lock *lock;
     world_begin(&w, NULL);
-    assert_int_equal(new_lock(w.client, row->kind, "extended", 8, &lock), HF_OK);
+    own_lock *lock = made(new_lock, w.client, row->kind, "extended", 8);
     assert_int_equal(extend(lock, HF_EXTEND_SET, 20000, NULL), HF_ENOTOWNER);
     assert_int_equal(hf_lock_acquire(lock), HF_OK); /* 60 s */
     assert_int_equal(extend(lock, HF_EXTEND_SET, 20000, &result), HF_OK);
@@ -57,17 +51,14 @@ ROW_CASES(R16_a_lease_is_set_even_shorter, row, kinds) {
     assert_true(pttl(w.server, "extended") > 60000);
     assert_trusted(&w, lock, "extended");
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
-    world_end(&w);
 }
 
 ROW_CASES(R16_a_lease_is_added_to, row, kinds) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_result result = HF_RESULT_INIT;
     hf_acquire_options fixed = world_wait_for(0, 40000);
-    hf_lock *lock;
     world_begin(&w, NULL);
-    assert_int_equal(new_lock(w.client, row->kind, "extended", 8, &lock), HF_OK);
+    own_lock *lock = made(new_lock, w.client, row->kind, "extended", 8);
     assert_int_equal(hf_lock_acquire_with(lock, &fixed, NULL), HF_OK);
     long long before_ms = pttl(w.server, "extended");
     for (int i = 1; i <= 3; i++) {
@@ -78,8 +69,6 @@ ROW_CASES(R16_a_lease_is_added_to, row, kinds) {
     long long after_ms = pttl(w.server, "extended");
     assert_true(after_ms > 300000 && after_ms <= before_ms + 300000);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
-    world_end(&w);
 }
 
 /* The watchdog ends with a set, and goes on after an addition. */
@@ -133,14 +122,12 @@ WORLD_CASE(R16_what_is_refused) {
     assert_int_equal(extend(w->lock, HF_EXTEND_ADD, HF_LEASE_MAX_MS + 1, NULL), HF_EINVAL);
     assert_int_equal(hf_lock_release(w->lock), HF_OK);
     for (size_t i = 0; i < sizeof without / sizeof *without; i++) {
-        hf_lock *lock;
-        assert_int_equal(new_lock(w->client, without[i], "without", 7, &lock), HF_OK);
+        own_lock *lock = made(new_lock, w->client, without[i], "without", 7);
         assert_int_equal(hf_lock_acquire(lock), HF_OK);
         assert_int_equal(extend(lock, HF_EXTEND_SET, 1000, NULL), HF_ENOTSUP);
         assert_int_equal(extend(lock, HF_EXTEND_ADD, 1000, NULL), HF_ENOTSUP);
         assert_int_equal(extend(lock, HF_EXTEND_RAISE, 90000, NULL), HF_OK);
         assert_int_equal(hf_lock_release(lock), HF_OK);
-        hf_lock_free(lock);
     }
 }
 
@@ -219,7 +206,8 @@ WORLD_CASE_WITH(R17_a_set_whose_answer_is_lost_ends_the_watchdog, world_options(
     assert_true(world_wait_free(w, HANG_MS));
 }
 
-/* While a copy of the extension may still act, a nested acquire has to wait; if it gives up, the lock is held as before. */
+/* While a copy of the extension may still act, a nested acquire has to wait; if it gives up, the
+ * lock is held as before. */
 WORLD_CASE(R17_a_nested_wait_behind_a_lost_answer_keeps_the_lock) {
     hf_acquire_options fixed = world_wait_for(0, 90000);
     int err;

@@ -5,7 +5,6 @@
  * confirmed.
  */
 #include "lock/fair.h"
-#include "support/case.h"
 
 #define FIRST 100 /* owners of waiters */
 #define LEASE_MS 60000
@@ -42,8 +41,7 @@ FAIR_CASE(asynchronous_waiters_share_the_queue) {
     struct world_caller callers[WAITERS];
     assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
     for (int i = 0; i < WAITERS; i++) {
-        hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
-        options.owner = (hf_owner)(FIRST + i);
+        hf_acquire_options options = world_wait_as((hf_owner)(FIRST + i), HF_FOREVER, HF_WATCHDOG);
         if (i % 2 == 0)
             assert_int_equal(hf_lock_acquire_start(w->lock, &options, NULL, NULL, &ops[i]), HF_OK);
         else
@@ -53,8 +51,7 @@ FAIR_CASE(asynchronous_waiters_share_the_queue) {
     assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     for (int i = 0; i < WAITERS; i++) {
         if (i % 2 == 0) {
-            assert_int_equal(hf_op_wait(ops[i], HANG_MS, NULL), HF_OK);
-            hf_op_free(ops[i]);
+            assert_int_equal(joined(ops[i], NULL), HF_OK);
         } else {
             assert_int_equal(world_join(&callers[i]), HF_OK);
         }
@@ -72,14 +69,13 @@ static size_t cycle_scripts(const struct world *w) {
 FAIR_CASE(two_scripts_per_cycle) {
     enum { ROUNDS = 20 };
     struct world_caller waiter;
-    hf_client *other; /* through the proxy, as well */
+    own_client *other; /* through the proxy, as well */
     hf_options other_options = world_options();
     assert_int_equal(hf_open(proxy_url(w->proxy), &other_options, &other), HF_OK);
     hf_lock *locks[2] = {new_handle(other, HF_FAIR), w->lock};
     hf_client *clients[2] = {other, w->client};
     int64_t start_ms = now_ms();
-    hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
-    options.owner = FIRST;
+    hf_acquire_options options = world_wait_as(FIRST, HF_FOREVER, HF_WATCHDOG);
     assert_int_equal(hf_lock_acquire_with(locks[0], &options, NULL), HF_OK);
     size_t before = 0, all_before = 0;
     for (int i = 0; i < ROUNDS + 2; i++) {
@@ -98,7 +94,6 @@ FAIR_CASE(two_scripts_per_cycle) {
         assert_int_equal(proxy_seen_in_time(w->proxy, "EVALSHA") - all_before, 2 * ROUNDS);
     assert_int_equal(hf_lock_release_as(locks[0], FIRST), HF_OK);
     hf_lock_free(locks[0]);
-    assert_int_equal(hf_close(other), HF_OK);
 }
 
 struct renewals {
@@ -187,8 +182,7 @@ FAIR_CASE_WITH(nested_acquire_confirms, fair_options(ENDURING_MS)) {
     queue_up(&waiter, w->server, w->client, w->lock, FIRST, world_wait_for(HF_FOREVER, LEASE_MS));
     assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_int_equal(world_join(&waiter), HF_OK);
-    hf_acquire_options again = world_wait_for(HF_FOREVER, LEASE_MS);
-    again.owner = FIRST;
+    hf_acquire_options again = world_wait_as(FIRST, HF_FOREVER, LEASE_MS);
     assert_int_equal(hf_lock_acquire_with(w->lock, &again, NULL), HF_OK);
     assert_true(pttl(w->server, WORLD_NAME) > ENDURING_MS);
     assert_true(hf_lock_remaining_ms_as(w->lock, FIRST) > ENDURING_MS);
@@ -206,8 +200,7 @@ FAIR_CASE_WITH(nested_acquire_leaves_the_promise, fair_options(ENDURING_MS)) {
     queue_up(&waiter, w->server, w->client, w->lock, FIRST, world_wait_for(HF_FOREVER, LEASE_MS));
     assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_int_equal(world_join(&waiter), HF_OK);
-    hf_acquire_options again = world_wait_for(HF_FOREVER, NESTED_MS);
-    again.owner = FIRST;
+    hf_acquire_options again = world_wait_as(FIRST, HF_FOREVER, NESTED_MS);
     assert_int_equal(hf_lock_acquire_with(w->lock, &again, NULL), HF_OK);
     assert_true(wait_renewals(w->client, 1));
     assert_true(pttl(w->server, WORLD_NAME) > LEASE_MS / 2);
@@ -246,7 +239,7 @@ FAIR_CASE(order_survives_leaving_waiters) {
     enum { COMERS = 12 };
     struct comer comers[COMERS];
     static struct arrivals arrivals;
-    hf_cancel *cancel;
+    own_cancel *cancel;
     atomic_store(&arrivals.next, 0);
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
     assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
@@ -282,7 +275,6 @@ FAIR_CASE(order_survives_leaving_waiters) {
     for (int i = 0; i < COMERS / 2; i++)
         assert_int_equal(atomic_load(&arrivals.order[i]), i / 2 * 4 + (i % 2 == 0 ? 0 : 3));
     assert_true(wait_no_keys(w->server));
-    hf_cancel_free(cancel);
 }
 
 /* However long the wait, and whatever a Java client would make of the deadlines. */
@@ -329,9 +321,8 @@ FAIR_CASE_WITH(U62_swept_waiters_return_to_their_place, fair_options(WATCHDOG_MS
     cmd_ok(w->server, "ZREM " FAIR_DEADLINES " %s %s", owners[0], owners[1]);
     assert_true(wait_queue(w->server, WAITERS)); /* they poll */
     for (int i = 0; i < WAITERS; i++) {
-        char *there = cmd_str(w->server, "LINDEX " FAIR_QUEUE " %d", i);
+        own_text *there = cmd_str(w->server, "LINDEX " FAIR_QUEUE " %d", i);
         assert_string_equal(there, owners[i]);
-        free(there);
     }
     assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     for (int i = 0; i < WAITERS; i++) {
@@ -365,7 +356,7 @@ FAIR_CASE(inspect_shows_the_queue) {
     struct world_caller waiters[WAITERS];
     hf_lock_info *info;
     char owner[64];
-    hf_lock *plain = new_handle(w->client, HF_PLAIN);
+    own_lock *plain = new_handle(w->client, HF_PLAIN);
     assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
     assert_int_equal(hf_lock_inspect(w->lock, &info), HF_OK);
     assert_int_equal(info->kind, HF_FOUND_FAIR);
@@ -395,7 +386,6 @@ FAIR_CASE(inspect_shows_the_queue) {
     assert_int_equal(info->kind, HF_FOUND_FREE);
     assert_int_equal(info->waiters_len, 0);
     hf_lock_info_free(info);
-    hf_lock_free(plain);
 }
 
 FAIR_CASE(other_things_of_this_name_are_refused) {

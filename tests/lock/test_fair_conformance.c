@@ -5,10 +5,8 @@
  * release reports the loss, on purpose.
  */
 #include "lock/fair.h"
-#include "support/case.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <time.h>
 
 #define FIRST 100
@@ -18,18 +16,16 @@ static bool soak(void) {
 }
 
 static hf_acquire_options as(hf_owner owner, int64_t wait_ms, int64_t lease_ms) {
-    hf_acquire_options options = world_wait_for(wait_ms, lease_ms);
-    options.owner = owner;
+    hf_acquire_options options = world_wait_as(owner, wait_ms, lease_ms);
     return options;
 }
 
 /* No waiter's deadline is further away than a lease and one wait of Java's, or our horizon. */
 static void assert_no_drift(struct world *w, int64_t lease_ms) {
     int64_t now = cmd_int(w->server, "EVAL %s 0", "return redis.call('time')[1] * 1000");
-    redisReply *scores = cmd(w->server, "ZRANGE " FAIR_DEADLINES " 0 -1 WITHSCORES");
+    own_reply *scores = cmd(w->server, "ZRANGE " FAIR_DEADLINES " 0 -1 WITHSCORES");
     for (size_t i = 1; i < scores->elements; i += 2)
         assert_true(strtoll(scores->element[i]->str, NULL, 10) <= now + 1000 + lease_ms + 300000);
-    freeReplyObject(scores);
 }
 
 /* ---- Order ---- */
@@ -64,8 +60,8 @@ FAIR_CASE(C052_lease_timeout_keeps_order) {
 
 /* A crowd, all threads of one client. */
 CASE(C053_a_crowd) {
+    OWN(world_end) struct world w;
     int comers_len = soak() ? 500 : 60;
-    struct world w;
     struct comer *comers = calloc((size_t)comers_len, sizeof *comers);
     static struct arrivals arrivals;
     fair_begin(&w, NULL);
@@ -83,7 +79,6 @@ CASE(C053_a_crowd) {
     assert_int_equal(atomic_load(&arrivals.next), comers_len);
     assert_true(wait_no_keys(w.server));
     free(comers);
-    world_end(&w);
 }
 
 FAIR_CASE(C077_order_of_grants_is_order_of_arrival) {
@@ -112,12 +107,12 @@ FAIR_CASE(C077_order_of_grants_is_order_of_arrival) {
 /* ---- Deadlines do not drift ---- */
 
 static void drift(int rounds, int64_t wait_ms, int64_t hold_ms) {
+    OWN(world_end) struct world w;
     enum { THREADS = 3, LEASE_MS = 3000 };
-    struct world w;
     struct comer comers[THREADS];
     struct world_caller last;
     static struct arrivals arrivals;
-    hf_cancel *cancel;
+    own_cancel *cancel;
     fair_begin(&w, NULL);
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
     for (int round = 0; round < rounds; round++) {
@@ -148,8 +143,6 @@ static void drift(int rounds, int64_t wait_ms, int64_t hold_ms) {
     assert_true(world_free(&w));
     assert_true(wait_no_keys(w.server));
     assert_int_equal(hf_lock_release(w.rival_lock), HF_ELOST);
-    hf_cancel_free(cancel);
-    world_end(&w);
 }
 
 CASE(C054_C060_waits_that_fail_do_not_drift) {
@@ -221,8 +214,8 @@ static void assert_refused(const struct taker *taker) {
 
 /* Bit i of `javas` says whether the i-th is Redisson's. */
 static void one_attempt_each(unsigned javas) {
+    OWN(world_end) struct world w;
     enum { TAKERS = 4, LEASE_MS = 1500 }; /* longer than a call takes on a busy machine */
-    struct world w;
     struct taker takers[TAKERS];
     fair_begin(&w, NULL);
     for (int i = 0; i < TAKERS; i++)
@@ -244,7 +237,6 @@ static void one_attempt_each(unsigned javas) {
         assert_int_equal(hf_lock_release_as(w.lock, takers[1].number), HF_ELOST);
     let_go(&takers[2]);
     assert_int_equal(world_keys(w.server), 0);
-    world_end(&w);
 }
 
 CASE(C057_one_attempt_never_queues) {
@@ -368,14 +360,13 @@ FAIR_CASE(C074_C076_counter) {
 }
 
 CASE(C078_name_prefix) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct world_caller waiter;
-    hf_client *client;
     hf_lock *lock;
     hf_options options = world_options();
     options.name_prefix = "test::";
     fair_begin(&w, NULL);
-    assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
+    hf_client *client = made(hf_open, server_url(w.server), &options);
     lock = new_handle(client, HF_FAIR);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     world_call_acquire(&waiter, lock, as(FIRST, HF_FOREVER, HF_WATCHDOG));
@@ -390,7 +381,6 @@ CASE(C078_name_prefix) {
     assert_int_equal(world_keys(w.server), 0);
     hf_lock_free(lock);
     assert_int_equal(hf_close(client), HF_OK);
-    world_end(&w);
 }
 
 /* ---- The non-reentrant form ---- */
@@ -398,9 +388,9 @@ CASE(C078_name_prefix) {
 FAIR_CASE(C207_C208_C209_nonreentrant) {
     struct world_caller waiter;
     bool mine;
-    hf_lock *lock = new_handle(w->client, HF_FAIR | HF_NONREENTRANT);
-    hf_lock *other = new_handle(w->client, HF_FAIR | HF_NONREENTRANT);
-    hf_lock *fair = new_handle(w->client, HF_FAIR);
+    own_lock *lock = new_handle(w->client, HF_FAIR | HF_NONREENTRANT);
+    own_lock *other = new_handle(w->client, HF_FAIR | HF_NONREENTRANT);
+    own_lock *fair = new_handle(w->client, HF_FAIR);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_try(lock), HF_EDEADLK);
     assert_int_equal(hf_lock_acquire_for(lock, 100), HF_EDEADLK);
@@ -418,9 +408,6 @@ FAIR_CASE(C207_C208_C209_nonreentrant) {
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_int_equal(world_keys(w->server), 0);
-    hf_lock_free(lock);
-    hf_lock_free(other);
-    hf_lock_free(fair);
 }
 
 /* ---- The length of the queue costs nothing ---- */

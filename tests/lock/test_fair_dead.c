@@ -7,9 +7,7 @@
  * that lives is a subscriber that takes the lock with Redisson's own steps.
  */
 #include "lock/fair.h"
-#include "support/case.h"
 
-#include <stdio.h>
 #include <time.h>
 
 #define FIRST 100      /* owners of waiters */
@@ -143,7 +141,7 @@ CASE(a_java_client_behind_a_dead_one_is_notified) {
     struct world w;
     struct world_caller waiter;
     begin_behind(&w, &waiter, two_javas);
-    redisContext *subscriber = redisConnectUnix(server_socket(w.server));
+    own_context *subscriber = redisConnectUnix(server_socket(w.server));
     redisReply *reply = redisCommand(subscriber, "SUBSCRIBE " WORLD_CHANNEL ":java:2");
     freeReplyObject(reply);
     assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
@@ -163,7 +161,6 @@ CASE(a_java_client_behind_a_dead_one_is_notified) {
     int64_t start_ms = now_ms();
     assert_int_equal(hf_lock_break(w.rival_lock, &broken), HF_OK);
     assert_comes_in(&w, &waiter, start_ms, 0, SOON_MS);
-    redisFree(subscriber);
 }
 
 /* It was notified just as its wait ended: Redisson's give-up removes it from the queue and notifies
@@ -175,7 +172,7 @@ CASE(a_turn_that_java_lets_pass_is_found_by_a_poll) {
     fair_begin(&w, &options);
     assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
     one_java(w.server);
-    redisContext *subscriber = redisConnectUnix(server_socket(w.server));
+    own_context *subscriber = redisConnectUnix(server_socket(w.server));
     redisReply *reply = redisCommand(subscriber, "SUBSCRIBE " WORLD_CHANNEL ":java:1");
     freeReplyObject(reply);
     queue_up(&waiter, w.server, w.client, w.lock, FIRST, world_wait_for(HF_FOREVER, HF_WATCHDOG));
@@ -184,7 +181,6 @@ CASE(a_turn_that_java_lets_pass_is_found_by_a_poll) {
     cmd_ok(w.server, "ZREM " FAIR_DEADLINES " java:1");
     cmd_ok(w.server, "LREM " FAIR_QUEUE " 0 java:1");
     assert_comes_in(&w, &waiter, start_ms, 0, SOON_MS);
-    redisFree(subscriber);
 }
 
 /* ---- Without a right to what is remembered ---- */
@@ -204,7 +200,6 @@ static void count_warnings(hf_log_level level, const char *message, void *user) 
 FAIR_CASE(an_access_list_of_0_1_is_enough) {
     struct warnings warnings = {0};
     hf_options options = world_options();
-    hf_client *client;
     bool broken;
     cmd_ok(w->server, "ACL SETUSER app on >secret resetchannels &" WORLD_CHANNEL "* ~" WORLD_NAME
                       " ~" FAIR_QUEUE " ~" FAIR_DEADLINES " ~" FAIR_RECORDS " +@all");
@@ -212,7 +207,7 @@ FAIR_CASE(an_access_list_of_0_1_is_enough) {
     options.password = "secret";
     options.log = count_warnings;
     options.log_user = &warnings;
-    assert_int_equal(hf_open(server_url(w->server), &options, &client), HF_OK);
+    hf_client *client = made(hf_open, server_url(w->server), &options);
     hf_lock *lock = new_handle(client, HF_FAIR);
     assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
     assert_int_equal(hf_lock_break(lock, &broken), HF_OK);
@@ -301,8 +296,8 @@ FAIR_CASE(a_lost_reply_does_not_leave_the_crowd_in_front) {
 
 /* Whatever comes of the rest: the lock was released. Waiters look for themselves. */
 CASE(a_release_that_cannot_go_on_is_a_release) {
+    OWN(world_end) struct world w;
     static const char refusal[] = "-ERR not now\r\n";
-    struct world w;
     struct world_caller waiter;
     hf_options options = fair_options(4500); /* polls after three seconds */
     fair_begin(&w, &options);
@@ -317,7 +312,6 @@ CASE(a_release_that_cannot_go_on_is_a_release) {
     assert_int_equal(world_join(&waiter), HF_OK);
     assert_int_equal(hf_lock_release_as(w.rival_lock, FIRST), HF_OK);
     assert_true(wait_no_keys(w.server));
-    world_end(&w);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

@@ -4,8 +4,6 @@
  * retries in a tight loop.
  */
 #include "lock/fair.h"
-#include "support/case.h"
-#include "support/new_lock.h"
 
 #include <time.h>
 
@@ -19,8 +17,7 @@
 static void queue_dead(struct server *server, int len) {
     long long now = (long long)time(NULL) * 1000, until = now + 600000;
     for (int i = 0; i < len; i++) {
-        char record[80];
-        snprintf(record, sizeof record, "3000 %lld %lld", now * 1000 + i, until);
+        own_text *record = text_of("3000 %lld %lld", now * 1000 + i, until);
         cmd_ok(server, "RPUSH " FAIR_QUEUE " dead:%d", i);
         cmd_ok(server, "ZADD " FAIR_DEADLINES " %lld dead:%d", until, i);
         cmd_ok(server, "HSET " FAIR_RECORDS " dead:%d %s", i, record);
@@ -121,10 +118,9 @@ FAIR_CASE_WITH(a_long_queue_finds_its_order_again, fair_options(WATCHDOG_MS)) {
     assert_true(wait_mended(w->server, WAITERS));
     for (int i = 0; i < WAITERS; i++) {
         char owner[64];
-        char *there = cmd_str(w->server, "LINDEX " FAIR_QUEUE " %d", i);
+        own_text *there = cmd_str(w->server, "LINDEX " FAIR_QUEUE " %d", i);
         world_owner_text(w->client, (hf_owner)(FIRST + i), owner);
         assert_string_equal(there, owner);
-        free(there);
     }
     assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_in_order(w, waiters, WAITERS);
@@ -180,12 +176,10 @@ FAIR_CASE_WITH(release_after_an_unknown_confirmation, fair_options(CONFIRM_MS),
 FAIR_CASE(the_url_says_how_long_java_waits) {
     enum { JAVA_MS = 5000000 };
     struct world_caller waiter;
-    hf_client *client;
-    hf_lock *lock;
     char url[256], owner[64];
     snprintf(url, sizeof url, "%s?fair_wait_ms=%d", server_url(w->server), JAVA_MS);
-    assert_int_equal(hf_open(url, NULL, &client), HF_OK);
-    assert_int_equal(new_lock(client, HF_FAIR, WORLD_NAME, strlen(WORLD_NAME), &lock), HF_OK);
+    own_client *client = made(hf_open, url, NULL);
+    own_lock *lock = made(new_lock, client, HF_FAIR, WORLD_NAME, strlen(WORLD_NAME));
     long long now = (long long)time(NULL) * 1000;
     assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
     cmd_ok(w->server, "RPUSH " FAIR_QUEUE " java:1");
@@ -198,8 +192,6 @@ FAIR_CASE(the_url_says_how_long_java_waits) {
     assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_int_equal(world_join(&waiter), HF_OK);
     assert_int_equal(hf_lock_release_as(lock, FIRST), HF_OK);
-    hf_lock_free(lock);
-    assert_int_equal(hf_close(client), HF_OK);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

@@ -8,17 +8,14 @@
  * as dead, and the confirm of a grant, follow from the watchdog option.
  */
 #include "lock/fair.h"
-#include "support/case.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 #define FIRST 100
 #define LONG_MS 60000
 
 static hf_acquire_options as(hf_owner owner, int64_t wait_ms, int64_t lease_ms) {
-    hf_acquire_options options = world_wait_for(wait_ms, lease_ms);
-    options.owner = owner;
+    hf_acquire_options options = world_wait_as(owner, wait_ms, lease_ms);
     return options;
 }
 
@@ -210,15 +207,14 @@ FAIR_CASE_WITH(U35_half_open_subscription, fair_options(600)) {
 
 /* Without the rights to subscribe and publish: it polls, keeps its place, and can release. */
 CASE(without_channels_it_polls) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct world_caller mute, second;
-    hf_client *client;
     hf_options options = fair_options(1500); /* polls after a second */
     fair_begin(&w, &options);
     cmd_ok(w.server, "ACL SETUSER app on >secret ~* +@all resetchannels");
     options.user = "app";
     options.password = "secret";
-    assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
+    hf_client *client = made(hf_open, server_url(w.server), &options);
     hf_lock *lock = new_handle(client, HF_FAIR);
     hf_acquire_options hold = world_wait_for(HF_FOREVER, LONG_MS);
     assert_int_equal(hf_lock_acquire_with(w.rival_lock, &hold, NULL), HF_OK);
@@ -234,7 +230,6 @@ CASE(without_channels_it_polls) {
     hf_lock_free(lock);
     assert_int_equal(hf_close(client), HF_OK);
     cmd_ok(w.server, "ACL DELUSER app");
-    world_end(&w);
 }
 
 /* ---- Messages that no release has published ---- */
@@ -278,32 +273,28 @@ FAIR_CASE(U81_garbage_on_the_channel) {
 }
 
 /* Somebody with the right to publish says what only a release says. The confirm finds out. */
-CASE(a_forged_grant_does_not_last) {
-    struct world w;
+FAIR_CASE_WITH(a_forged_grant_does_not_last, fair_options(900)) {
     struct world_caller waiter;
     struct world_events events = {0};
     char owner[64];
-    hf_options options = fair_options(900);
-    fair_begin(&w, &options);
-    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
+    assert_int_equal(hf_lock_on_lost(w->lock, world_on_event, &events), HF_OK);
     hf_acquire_options hold = world_wait_for(HF_FOREVER, LONG_MS);
-    assert_int_equal(hf_lock_acquire_with(w.rival_lock, &hold, NULL), HF_OK);
-    queue_up(&waiter, w.server, w.client, w.lock, FIRST, as(FIRST, HF_FOREVER, LONG_MS));
-    world_owner_text(w.client, FIRST, owner);
+    assert_int_equal(hf_lock_acquire_with(w->rival_lock, &hold, NULL), HF_OK);
+    queue_up(&waiter, w->server, w->client, w->lock, FIRST, as(FIRST, HF_FOREVER, LONG_MS));
+    world_owner_text(w->client, FIRST, owner);
     int64_t until_ms = now_ms() + HANG_MS;
     do { /* one that is read too late is not believed */
         assert_true(now_ms() < until_ms);
-        cmd_ok(w.server, "EVAL %s 0 " WORLD_CHANNEL ":%s",
+        cmd_ok(w->server, "EVAL %s 0 " WORLD_CHANNEL ":%s",
                "local t = redis.call('time') return redis.call('publish', ARGV[1], "
                "string.format('%.0f', t[1] * 1000000 + t[2]))",
                owner);
     } while (!WAIT_FOR(atomic_load(&waiter.done), 10));
     assert_int_equal(world_join(&waiter), HF_OK);
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
-    assert_int_equal(hf_lock_release_as(w.lock, FIRST), HF_ELOST);
-    assert_int_equal(world_count(&w, w.rival_owner), 1);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
-    world_end(&w);
+    assert_int_equal(hf_lock_release_as(w->lock, FIRST), HF_ELOST);
+    assert_int_equal(world_count(w, w->rival_owner), 1);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
 }
 
 /* The server's clock was ahead, and was set back: a message cannot be distinguished from an old one until it
@@ -334,10 +325,9 @@ FAIR_CASE(after_a_step_of_the_clock_it_asks_first) {
 FAIR_CASE(close_leaves_no_entry) {
     enum { WAITERS = 4 };
     struct world_caller waiters[WAITERS];
-    hf_client *client;
     hf_op *op;
     hf_options options = world_options();
-    assert_int_equal(hf_open(server_url(w->server), &options, &client), HF_OK);
+    hf_client *client = made(hf_open, server_url(w->server), &options);
     hf_lock *lock = new_handle(client, HF_FAIR);
     assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
     for (int i = 0; i < WAITERS; i++)
@@ -411,7 +401,8 @@ CASE(refusal_leaves_no_entry) {
     assert_leaves_no_entry(&w);
 }
 
-/* The second is about to take over what the first has left in the queue when it is cancelled, too: one of the two sees to that. */
+/* The second is about to take over what the first has left in the queue when it is cancelled, too:
+ * one of the two sees to that. */
 FAIR_CASE(two_are_cancelled) {
     enum { ROUNDS = 3000 };
     assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
@@ -428,11 +419,11 @@ FAIR_CASE(two_are_cancelled) {
 
 /* It comes back with nothing: no lock, no queue. Waiters get in, one after the other. */
 CASE(server_restarts_empty) {
+    OWN(world_end) struct world w;
     enum { COMERS = 4 };
-    struct world w;
     struct comer comers[COMERS];
     static struct arrivals arrivals;
-    struct server *server = server_start(NULL);
+    own_server *server = server_start(NULL);
     fair_begin_on(&w, server, NULL);
     atomic_store(&arrivals.next, 0);
     assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
@@ -451,8 +442,6 @@ CASE(server_restarts_empty) {
     assert_int_equal(atomic_load(&arrivals.next), COMERS);
     assert_int_equal(hf_lock_release(w.rival_lock), HF_ELOST);
     assert_true(wait_no_keys(server));
-    world_end(&w);
-    server_free(server);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

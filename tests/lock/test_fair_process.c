@@ -7,8 +7,6 @@
  * The horizon and the confirm follow from their watchdog option.
  */
 #include "lock/fair.h"
-#include "support/case.h"
-#include "support/new_lock.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -34,8 +32,7 @@ struct child_thread {
 };
 
 static hf_acquire_options as(hf_owner owner, int64_t wait_ms, int64_t lease_ms) {
-    hf_acquire_options options = world_wait_for(wait_ms, lease_ms);
-    options.owner = owner;
+    hf_acquire_options options = world_wait_as(owner, wait_ms, lease_ms);
     return options;
 }
 
@@ -79,11 +76,10 @@ static int run_waiters(void *arg) {
 }
 
 static bool all_listen(void *arg) {
-    redisReply *records = cmd(arg, "HVALS " FAIR_RECORDS);
+    own_reply *records = cmd(arg, "HVALS " FAIR_RECORDS);
     bool all = records->elements > 0;
     for (size_t i = 0; i < records->elements; i++)
         all = all && records->element[i]->str[0] != '0';
-    freeReplyObject(records);
     return all;
 }
 

@@ -5,7 +5,6 @@
  * ones (SLACK_MS on top of what is allowed) are hang limits for a loaded machine and not a speed.
  */
 #include "lock/own_server.h"
-#include "support/case.h"
 
 /* ---- Deadlines ---- */
 
@@ -77,19 +76,17 @@ static void restart(struct world *w) {
     assert_true(wait_until(answers, w->rival, HANG_MS));
 }
 
-CASE(C004_server_stopped_is_an_error) {
-    struct world w;
-    begin(&w, &(struct server_options){.aof = true}, 60000);
-    server_stop(w.server);
-    assert_int_equal(hf_lock_try(w.lock), HF_EUNREACH);
-    assert_int_equal(hf_lock_acquire_for(w.lock, 400), HF_EUNREACH);
+CASE_IN(C004_server_stopped_is_an_error, struct world, w, begin, end,
+        &(struct server_options){.aof = true}, 60000) {
+    server_stop(w->server);
+    assert_int_equal(hf_lock_try(w->lock), HF_EUNREACH);
+    assert_int_equal(hf_lock_acquire_for(w->lock, 400), HF_EUNREACH);
     assert_int_equal(hf_last_error()->code, HF_EUNREACH);
     assert_true(hf_last_error()->text[0] != '\0' && hf_last_error()->node[0] != '\0');
-    no_verb_overruns(&w, true);
-    restart(&w);
-    assert_int_equal(hf_lock_acquire_for(w.lock, HANG_MS), HF_OK);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    end(&w);
+    no_verb_overruns(w, true);
+    restart(w);
+    assert_int_equal(hf_lock_acquire_for(w->lock, HANG_MS), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
 }
 
 SERVER_CASE(R01_waiting_for_ever_ends_without_a_server, 60000) {
@@ -99,8 +96,7 @@ SERVER_CASE(R01_waiting_for_ever_ends_without_a_server, 60000) {
     assert_true(proxy_wait_seen(w->proxy, world_listens(w), 1, HANG_MS));
     int64_t start_ms = now_ms();
     proxy_blackhole(w->proxy, true, true);
-    hf_lock *other;
-    assert_int_equal(hf_lock_new(w->client, "another", &other), HF_OK);
+    own_lock *other = made(hf_lock_new, w->client, "another");
     world_call_acquire(&first, other, world_wait_for(HF_FOREVER, HF_WATCHDOG));
     assert_int_equal(world_join(&first), HF_EUNREACH);
     assert_true(now_ms() - start_ms >= CONNECT_MS - CMD_MS); /* counted from the last answer */
@@ -109,12 +105,11 @@ SERVER_CASE(R01_waiting_for_ever_ends_without_a_server, 60000) {
     proxy_heal(w->proxy);
     assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_true(world_wait_free(w, HANG_MS));
-    hf_lock_free(other);
 }
 
 /* Somebody who waits for ever survives a server that comes back in time. */
 CASE(R01_waiting_for_ever_survives_a_restart) {
-    struct world w;
+    OWN(end) struct world w;
     struct world_caller waiter;
     hf_options options = options_of(60000);
     options.connect_timeout_ms = HANG_MS;
@@ -129,18 +124,15 @@ CASE(R01_waiting_for_ever_survives_a_restart) {
     assert_int_equal(world_join(&waiter), HF_OK); /* well before the 60 s lease would end */
     assert_true(waiter.took_ms < 20000);
     assert_int_equal(hf_lock_release_as(w.lock, waiter.owner), HF_OK);
-    end(&w);
 }
 
 /* Closing waits for no timer and no network, however shortly after whatever. */
 SERVER_CASE(R01_close_does_not_wait, 60000) {
     for (int i = 0; i < 300; i++) {
-        hf_client *client;
-        hf_lock *lock;
         hf_options options = options_of(60000);
         options.ping_interval_ms = 24 * 3600 * 1000;
-        assert_int_equal(hf_open(proxy_url(w->proxy), &options, &client), HF_OK);
-        assert_int_equal(hf_lock_new(client, "short", &lock), HF_OK);
+        hf_client *client = made(hf_open, proxy_url(w->proxy), &options);
+        hf_lock *lock = made(hf_lock_new, client, "short");
         if (i % 3 > 0)
             assert_int_equal(hf_lock_is_locked(lock, &(bool){false}), HF_OK);
         if (i % 3 > 1)

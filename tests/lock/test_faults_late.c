@@ -8,10 +8,6 @@
  * nothing here ends by itself.
  */
 #include "lock/faults_forms.h"
-#include "support/case.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 
 /* ---- The command is held up, and arrives late ---- */
 
@@ -34,8 +30,7 @@ ROW_CASES(R04_late_acquire_after_timeout_leaves_no_hold, form, forms) {
         begin_briefly(&w);
         hold(&w, form, held);
         proxy_stall_request(w.proxy, WORLD_ACQUIRE);
-        int err = form->acquire(&w, 0);
-        assert_int_equal(err, HF_EUNREACH);
+        assert_int_equal(form->acquire(&w, 0), HF_EUNREACH);
         assert_true(proxy_release_held(w.proxy) >= 1);
         assert_true(world_wait_count(&w, w.owner, held, HANG_MS));
         if (held > 0)
@@ -162,7 +157,6 @@ static void *cancel_when_held(void *arg) {
 
 static void cancelled_on_the_wire(int held) {
     struct world w;
-    pthread_t thread;
     struct canceller canceller = {.world = &w};
     world_begin(&w, NULL);
     hold(&w, &forms[0], held);
@@ -170,7 +164,7 @@ static void cancelled_on_the_wire(int held) {
     hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
     options.cancel = canceller.cancel;
     proxy_stall_request(w.proxy, WORLD_ACQUIRE);
-    assert_int_equal(pthread_create(&thread, NULL, cancel_when_held, &canceller), 0);
+    pthread_t thread = started(cancel_when_held, &canceller);
     assert_int_equal(hf_lock_acquire_with(w.lock, &options, NULL), HF_ECANCELED);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_true(proxy_release_held(w.proxy) >= 1); /* in time: it acquires */
@@ -189,7 +183,7 @@ CASE(U22_cancelled_acquire_that_wins_is_undone) {
 }
 
 WORLD_CASE(U22_cancelled_async_acquire_that_wins_is_undone) {
-    hf_op *op;
+    own_op *op;
     hf_result result = HF_RESULT_INIT;
     hold(w, &forms[1], 0);
     proxy_stall_request(w->proxy, WORLD_ACQUIRE);
@@ -200,7 +194,6 @@ WORLD_CASE(U22_cancelled_async_acquire_that_wins_is_undone) {
     assert_true(proxy_release_held(w->proxy) >= 1);
     assert_true(world_wait_free(w, HANG_MS));
     assert_int_equal(world_stats(w->client).holds, 0);
-    hf_op_free(op);
 }
 
 /* What a copy is answered that did nothing says nothing of the copies before it. */
@@ -208,8 +201,7 @@ static void cancel_and_refuse(struct world *w, hf_op *op) {
     hf_result result = HF_RESULT_INIT;
     assert_true(proxy_wait_held(w->proxy, HANG_MS));
     hf_op_cancel(op);
-    assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_ECANCELED);
-    hf_op_free(op);
+    assert_int_equal(joined(op, &result), HF_ECANCELED);
     cmd_ok(w->server, "SCRIPT FLUSH"); /* so what arrives now is refused */
     assert_true(proxy_release_held(w->proxy) >= 1);
     assert_true(world_wait_free(w, HANG_MS));
@@ -226,7 +218,7 @@ WORLD_CASE(U22_cancelled_copy_is_refused_after_one_that_ran) {
 
 /* The one that ran was another call's, whose settlement has yielded. */
 CASE(U22_cancelled_copy_is_refused_after_another_calls) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_op *first, *second;
     hf_result result = HF_RESULT_INIT;
     hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
@@ -238,26 +230,24 @@ CASE(U22_cancelled_copy_is_refused_after_another_calls) {
     assert_int_equal(hf_lock_acquire_start(w.lock, &options, NULL, NULL, &first), HF_OK);
     assert_true(proxy_wait_fired(w.proxy, 1, HANG_MS));
     hf_op_cancel(first);
-    assert_int_equal(hf_op_wait(first, HANG_MS, &result), HF_ECANCELED);
-    hf_op_free(first);
+    assert_int_equal(joined(first, &result), HF_ECANCELED);
     assert_int_equal(hf_lock_acquire_start(w.lock, &options, NULL, NULL, &second), HF_OK);
     cancel_and_refuse(&w, second);
-    world_end(&w);
 }
 
 static bool has_no_keys(void *server) {
     return world_keys(server) == 0;
 }
 
-/* The second is about to take over what the first may hold when it is cancelled, too: one of the two sees to that. Each time
- * it is another lock, which the first may really get. */
+/* The second is about to take over what the first may hold when it is cancelled, too: one of the
+ * two sees to that. Each time it is another lock, which the first may really get. */
 WORLD_CASE(two_are_cancelled) {
     enum { ROUNDS = 3000 };
     world_warm_up(w->lock);
     proxy_delay(w->proxy, WORLD_ACQUIRE, 1);
     for (int round = 0; round < ROUNDS; round++) {
         char name[32];
-        hf_lock *lock;
+        own_lock *lock;
         snprintf(name, sizeof name, "lock-%d", round);
         assert_int_equal(hf_lock_new(w->client, name, &lock), HF_OK);
         for (int i = 0; i < 2; i++) {
@@ -266,7 +256,6 @@ WORLD_CASE(two_are_cancelled) {
                 err = hf_lock_release_as(lock, 1) == HF_OK ? HF_ECANCELED : HF_ELOST;
             assert_int_equal(err, HF_ECANCELED);
         }
-        hf_lock_free(lock);
     }
     proxy_heal(w->proxy);
     assert_true(wait_until(has_no_keys, w->server, HANG_MS));

@@ -6,14 +6,13 @@
  * nobody owns. Leases are 60 s, so nothing here ends by itself.
  */
 #include "lock/faults_forms.h"
-#include "support/case.h"
 
 #define COUNTS_ITSELF "there the holder counts for itself, and asks nobody"
 
 /* ---- The reply is lost, with the connection ---- */
 
 static void acquire_reply_lost(const struct form *form, int held, int64_t wait_ms) {
-    struct world w;
+    OWN(world_end) struct world w;
     world_begin(&w, NULL);
     hold(&w, form, held);
     proxy_drop_replies_after(w.proxy, world_acquires(&w));
@@ -21,7 +20,6 @@ static void acquire_reply_lost(const struct form *form, int held, int64_t wait_m
     assert_int_equal(proxy_fired(w.proxy), 1);
     assert_int_equal(world_stats(w.client).in_doubt, 1);
     release_exactly(&w, form, held + 1);
-    world_end(&w);
 }
 
 ROW_CASES(U14_acquire_reply_lost, form, forms) {
@@ -36,10 +34,10 @@ ROW_CASES(U14_nested_acquire_reply_lost, form, forms) {
 }
 
 static void release_reply_lost(const struct form *form, int held) {
-    struct world w;
+    OWN(world_end) struct world w;
     world_begin(&w, NULL);
     hold(&w, form, held);
-    struct monitor *monitor = monitor_start(w.server);
+    own_monitor *monitor = monitor_start(w.server);
     long long notified = server_is_other(w.server) ? 0 : 1; /* there the server tells */
     proxy_drop_replies_after(w.proxy, world_releases(&w));
     assert_int_equal(form->release(&w), HF_OK);
@@ -51,8 +49,6 @@ static void release_reply_lost(const struct form *form, int held) {
     assert_true(world_free(&w));
     assert_int_equal(form->release(&w), HF_ENOTOWNER);
     assert_int_equal(monitor_count(monitor, "lua] \"publish\""), notified);
-    monitor_stop(monitor);
-    world_end(&w);
 }
 
 ROW_CASES(U15_release_reply_lost, form, forms) {
@@ -67,7 +63,7 @@ ROW_CASES(U15_nested_release_reply_lost_counts_exactly, form, forms) {
 
 /* Every copy of the release loses its reply, with the last one at the end of the exchange. */
 ROW_CASES(U16_release_never_answered_is_unknown_and_settled, form, forms) {
-    struct world w;
+    OWN(world_end) struct world w;
     int held = server_is_other(world_server()) ? 1 : 2;
     begin_briefly(&w);
     hold(&w, form, held);
@@ -81,13 +77,12 @@ ROW_CASES(U16_release_never_answered_is_unknown_and_settled, form, forms) {
         assert_int_equal(form->release(&w), HF_OK);
     assert_true(world_free(&w));
     assert_int_equal(form->release(&w), HF_ENOTOWNER);
-    world_end(&w);
 }
 
 /* ---- No answer until the deadline: unknown, settled behind the caller's back ---- */
 
 static void acquire_never_answered(const struct form *form, int held) {
-    struct world w;
+    OWN(world_end) struct world w;
     begin_briefly(&w);
     hold(&w, form, held);
     proxy_mute_replies_after(w.proxy, world_acquires(&w));
@@ -101,7 +96,6 @@ static void acquire_never_answered(const struct form *form, int held) {
         release_exactly(&w, form, held);
     }
     assert_int_equal(world_stats(w.client).holds, 0);
-    world_end(&w);
 }
 
 ROW_CASES(R04_acquire_never_answered_is_undone, form, forms) {

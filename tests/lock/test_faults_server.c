@@ -6,9 +6,6 @@
  * nothing brings the key back afterwards.
  */
 #include "lock/own_server.h"
-#include "support/case.h"
-
-#include <unistd.h>
 
 /* ---- Restarts ---- */
 
@@ -16,8 +13,8 @@
     "a client that has seen more than the server is not let in before its session is over"
 
 CASE(U30_restart_without_data_is_a_loss) {
+    OWN(end) struct world w;
     server_redis_only(NULL, FORGOTTEN);
-    struct world w;
     struct world_events events = {0};
     begin(&w, NULL, ENDURING_MS);
     assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
@@ -39,13 +36,12 @@ CASE(U30_restart_without_data_is_a_loss) {
     assert_int_equal(world_count(&w, w.owner), 1);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_int_equal(atomic_load(&events.losses), 1);
-    end(&w);
 }
 
 /* The next call comes before any renewal: it finds out, and makes nothing up. */
 CASE(U30_reentry_after_restart_is_a_loss) {
+    OWN(end) struct world w;
     server_redis_only(NULL, FORGOTTEN);
-    struct world w;
     begin(&w, NULL, 60000);
     assert_int_equal(
         hf_lock_acquire_with(
@@ -58,34 +54,31 @@ CASE(U30_reentry_after_restart_is_a_loss) {
     assert_int_equal(hf_lock_acquire_for(w.lock, HANG_MS), HF_OK); /* a new hold, of count 1 */
     assert_int_equal(world_count(&w, w.owner), 1);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    end(&w);
 }
 
-CASE(U31_restart_with_data_keeps_the_hold) {
-    struct world w;
+CASE_IN(U31_restart_with_data_keeps_the_hold, struct world, w, begin, end,
+        &(struct server_options){.aof = true}, server_is_other(NULL) ? 20000 : 6000) {
     struct world_events events = {0};
-    begin(&w, &(struct server_options){.aof = true}, server_is_other(NULL) ? 20000 : 6000);
-    assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
-    uint64_t renewals = world_stats(w.client).renewals;
-    server_restart(w.server);
+    assert_int_equal(hf_lock_on_lost(w->lock, world_on_event, &events), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
+    uint64_t renewals = world_stats(w->client).renewals;
+    server_restart(w->server);
     /* Longer than the lease: it is only there if it was renewed; or a renewal more. */
     assert_true(
-        HOLDS_FOR(hf_lock_remaining_ms(w.lock) > 0, server_is_other(w.server) ? 6000 : 7000));
-    assert_int_equal(world_count(&w, w.owner), 2);
-    assert_true(world_stats(w.client).renewals > renewals);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    assert_true(world_free(&w));
+        HOLDS_FOR(hf_lock_remaining_ms(w->lock) > 0, server_is_other(w->server) ? 6000 : 7000));
+    assert_int_equal(world_count(w, w->owner), 2);
+    assert_true(world_stats(w->client).renewals > renewals);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
+    assert_true(world_free(w));
     assert_int_equal(atomic_load(&events.losses), 0);
-    end(&w);
 }
 
 /* ---- Slow and frozen servers ---- */
 
 CASE(U48_slow_server_is_no_loss) {
-    struct world w;
+    OWN(end) struct world w;
     struct world_events events = {0};
     /* Renewed every 2 s, and an exchange may take 1.5 s. With ZooKeeper the worst moment leaves a third of it. */
     begin(&w, NULL, server_is_other(NULL) ? 20000 : 6000);
@@ -101,12 +94,11 @@ CASE(U48_slow_server_is_no_loss) {
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_int_equal(atomic_load(&events.losses), 0);
     assert_int_equal(world_stats(w.client).losses, 0);
-    end(&w);
 }
 
 CASE(U49_frozen_server_past_the_lease) {
+    OWN(end) struct world w;
     enum { WATCHDOG_MS = 3000 }; /* warned halfway: no pause is so long that it is left out */
-    struct world w;
     struct world_events events = {0};
     begin(&w, NULL, WATCHDOG_MS);
     assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
@@ -130,11 +122,10 @@ CASE(U49_frozen_server_past_the_lease) {
     assert_int_equal(hf_lock_acquire_for(w.lock, HANG_MS), HF_OK);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_int_equal(atomic_load(&events.losses), 1);
-    end(&w);
 }
 
 static void client_pause(const char *mode, int64_t pause_ms, int64_t watchdog_ms, bool lost) {
-    struct world w;
+    OWN(end) struct world w;
     struct world_events events = {0};
     begin(&w, NULL, watchdog_ms);
     assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
@@ -157,7 +148,6 @@ static void client_pause(const char *mode, int64_t pause_ms, int64_t watchdog_ms
         assert_int_equal(hf_lock_release(w.lock), HF_OK);
         assert_int_equal(atomic_load(&events.losses), 0);
     }
-    end(&w);
 }
 
 CASE(R07_pause_shorter_than_the_lease) {

@@ -3,7 +3,6 @@
  *
  * poll() and ppoll() of our own count how often they fail.
  */
-#include "support/case.h"
 #include "support/world.h"
 
 #include <poll.h>
@@ -11,10 +10,10 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 static atomic_int failures;
 
+/* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name) */
 __attribute__((visibility("default"))) int ppoll(struct pollfd *fds, nfds_t len,
                                                  const struct timespec *timeout,
                                                  const sigset_t *signals) {
@@ -28,6 +27,7 @@ __attribute__((visibility("default"))) int ppoll(struct pollfd *fds, nfds_t len,
     return ready;
 }
 
+/* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name) */
 __attribute__((visibility("default"))) int poll(struct pollfd *fds, nfds_t len, int timeout_ms) {
     struct timespec timeout = {timeout_ms / 1000, timeout_ms % 1000 * 1000000L};
     return ppoll(fds, len, timeout_ms < 0 ? NULL : &timeout, NULL);
@@ -63,8 +63,7 @@ static void hand_over(struct two *two, bool async) {
     assert_int_equal(hf_lock_release(two->held), HF_OK);
     if (async) {
         hf_result result = HF_RESULT_INIT;
-        assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_OK);
-        hf_op_free(op);
+        assert_int_equal(joined(op, &result), HF_OK);
         assert_int_equal(hf_lock_release_as(two->lock, result.owner), HF_OK);
     } else {
         assert_int_equal(world_join(&caller), HF_OK);

@@ -3,7 +3,6 @@
  * purpose. What the scripts do is in tests/scripts; here it is seen through the library.
  */
 #include "lock/group.h"
-#include "support/case.h"
 
 static const char *const both[] = {"jack", "mary"};
 
@@ -33,7 +32,7 @@ GROUP_CASE(C117_two_values_of_a_group) {
 }
 
 GROUP_CASE(C118_C137_the_same_values_nest) {
-    hf_lock *second = new_values(w->client, "mary jack mary jack");
+    own_lock *second = new_values(w->client, "mary jack mary jack");
     assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     assert_int_equal(hf_lock_acquire(second), HF_OK);
     assert_counts(w, 2);
@@ -43,7 +42,6 @@ GROUP_CASE(C118_C137_the_same_values_nest) {
     assert_int_equal(hf_lock_try(w->rival_lock), HF_EBUSY);
     assert_int_equal(hf_lock_release(second), HF_OK);
     assert_true(world_free(w));
-    hf_lock_free(second);
 }
 
 GROUP_CASE(C119_break) {
@@ -62,7 +60,7 @@ GROUP_CASE(C119_break) {
 GROUP_CASE(C121_C123_C132_C133_C134_C135_C136_queries) {
     bool yes = true;
     int64_t number = -1;
-    hf_lock *more = new_values(w->client, "jack mary paul");
+    own_lock *more = new_values(w->client, "jack mary paul");
     assert_int_equal(hf_lock_is_locked(w->lock, &yes), HF_OK);
     assert_false(yes);
     assert_int_equal(hf_lock_ttl_ms(w->lock, &number), HF_OK);
@@ -93,7 +91,6 @@ GROUP_CASE(C121_C123_C132_C133_C134_C135_C136_queries) {
     assert_int_equal(hf_lock_release(w->lock), HF_OK);
     assert_int_equal(hf_lock_is_locked(w->lock, &yes), HF_OK);
     assert_false(yes);
-    hf_lock_free(more);
 }
 
 GROUP_CASE(the_handle_describes_itself) {
@@ -113,10 +110,8 @@ GROUP_CASE(the_handle_describes_itself) {
 
 GROUP_CASE(any_bytes_are_a_value) {
     static const hf_bytes odd[] = {{NULL, 0}, {"\0\0", 2}, {"\xff\xfe", 2}, {"", 0}};
-    hf_lock *lock;
     char owner[64];
-    assert_int_equal(hf_lock_new_group(w->client, WORLD_NAME, strlen(WORLD_NAME), odd, 4, &lock),
-                     HF_OK);
+    own_lock *lock = made(hf_lock_new_group, w->client, WORLD_NAME, strlen(WORLD_NAME), odd, 4);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(cmd_int(w->server, "HLEN " WORLD_NAME), 9); /* nothing is one value */
     group_holder(w->server, "", owner);
@@ -125,15 +120,14 @@ GROUP_CASE(any_bytes_are_a_value) {
     assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_true(world_free(w));
-    hf_lock_free(lock);
 }
 
 CASE(other_keys_are_no_group) {
-    struct world w;
+    OWN(world_end) struct world w;
     static hf_bytes many[HF_GROUP_VALUES_MAX + 1];
     static const hf_bytes nowhere = {NULL, 1};
     hf_lock *lock = NULL;
-    char *long_name = calloc(1, 65536);
+    own_text *long_name = calloc(1, 65536);
     group_begin(&w, NULL);
     assert_int_equal(hf_lock_new_group(NULL, "g", 1, many, 1, &lock), HF_EINVAL);
     assert_int_equal(hf_lock_new_group(w.client, NULL, 1, many, 1, &lock), HF_EINVAL);
@@ -147,19 +141,15 @@ CASE(other_keys_are_no_group) {
     assert_int_equal(hf_lock_new_group(w.client, "g", 1, many, 1, NULL), HF_EINVAL);
     assert_int_equal(hf_lock_new_group(w.client, long_name, 65536, many, 1, &lock), HF_EINVAL);
     assert_null(lock);
-    free(long_name);
-    world_end(&w);
 }
 
 GROUP_CASE(as_many_values_as_there_may_be) {
     static char text[HF_GROUP_VALUES_MAX][8];
     static hf_bytes many[HF_GROUP_VALUES_MAX];
-    hf_lock *lock;
     for (int i = 0; i < HF_GROUP_VALUES_MAX; i++)
         many[i] = (hf_bytes){text[i], (size_t)snprintf(text[i], sizeof text[i], "v%d", i)};
-    assert_int_equal(hf_lock_new_group(w->client, WORLD_NAME, strlen(WORLD_NAME), many,
-                                       HF_GROUP_VALUES_MAX, &lock),
-                     HF_OK);
+    own_lock *lock = made(hf_lock_new_group, w->client, WORLD_NAME, strlen(WORLD_NAME), many,
+                          HF_GROUP_VALUES_MAX);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(cmd_int(w->server, "HLEN " WORLD_NAME), 3 * HF_GROUP_VALUES_MAX);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
@@ -167,29 +157,23 @@ GROUP_CASE(as_many_values_as_there_may_be) {
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_true(world_free(w));
-    hf_lock_free(lock);
 }
 
 /* The group's name has a prefix, and braces of its own. */
 GROUP_CASE(names_of_groups) {
     hf_options options = world_options();
-    hf_client *client;
-    hf_lock *lock;
     static const hf_bytes value = {"jack", 4};
     options.name_prefix = "app:";
-    assert_int_equal(hf_open(server_url(w->server), &options, &client), HF_OK);
-    assert_int_equal(hf_lock_new_group(client, "a{b}", 4, &value, 1, &lock), HF_OK);
+    own_client *client = made(hf_open, server_url(w->server), &options);
+    own_lock *lock = made(hf_lock_new_group, client, "a{b}", 4, &value, 1);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_true(key_exists(w->server, "app:a{b}"));
     assert_int_equal(world_keys(w->server), 1);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
-    assert_int_equal(hf_close(client), HF_OK);
 }
 
 GROUP_CASE(other_kinds_under_the_name) {
-    hf_lock *plain;
-    assert_int_equal(hf_lock_new(w->rival, WORLD_NAME, &plain), HF_OK);
+    own_lock *plain = made(hf_lock_new, w->rival, WORLD_NAME);
     assert_int_equal(hf_lock_acquire(plain), HF_OK);
     assert_int_equal(hf_lock_try(w->lock), HF_EWRONGTYPE);
     assert_int_equal(hf_lock_release(plain), HF_OK);
@@ -199,7 +183,6 @@ GROUP_CASE(other_kinds_under_the_name) {
     cmd_ok(w->server, "SET " WORLD_NAME " text");
     assert_int_equal(hf_lock_try(w->lock), HF_EWRONGTYPE);
     assert_int_equal(hf_lock_break(w->lock, NULL), HF_EWRONGTYPE);
-    hf_lock_free(plain);
 }
 
 /* ---- Sets that have something in common ---- */
@@ -242,12 +225,11 @@ GROUP_CASE(of_one_owner_the_second_is_refused_at_once) {
 
 /* The first of them still waits: the second would be in its way. */
 CASE(of_one_owner_while_the_first_waits) {
-    struct world w;
-    hf_op *first;
-    hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
-    options.owner = 7;
+    OWN(world_end) struct world w;
+    own_op *first;
+    hf_acquire_options options = world_wait_as(7, HF_FOREVER, HF_WATCHDOG);
     group_begin(&w, NULL);
-    hf_lock *across = new_values(w.client, "mary paul");
+    own_lock *across = new_values(w.client, "mary paul");
     assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
     size_t seen = proxy_seen(w.proxy, GROUP_ACQUIRE);
     assert_int_equal(hf_lock_acquire_start(w.lock, &options, NULL, NULL, &first), HF_OK);
@@ -258,25 +240,20 @@ CASE(of_one_owner_while_the_first_waits) {
     assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
     assert_int_equal(world_acquire_async(across, 7, HANG_MS, NULL), HF_OK);
     assert_int_equal(world_release_async(across, 7, NULL), HF_OK);
-    hf_op_free(first);
-    hf_lock_free(across);
-    world_end(&w);
 }
 
 /* Many at once: one is granted, the others are refused, and nothing stays. */
 CASE(of_one_owner_started_together) {
+    OWN(world_end) struct world w;
     enum { MANY = 12 };
-    struct world w;
     hf_lock *locks[MANY];
     hf_op *ops[MANY];
-    hf_acquire_options options = world_wait_for(HANG_MS, 60000);
-    options.owner = 7;
+    hf_acquire_options options = world_wait_as(7, HANG_MS, 60000);
     group_begin(&w, NULL);
     for (int round = 0; round < 20; round++) {
         int granted = 0;
         for (int i = 0; i < MANY; i++) {
-            char text[32];
-            snprintf(text, sizeof text, "mary v%d", i);
+            own_text *text = text_of("mary v%d", i);
             locks[i] = new_values(w.client, text);
             assert_int_equal(hf_lock_acquire_start(locks[i], &options, NULL, NULL, &ops[i]), HF_OK);
         }
@@ -295,7 +272,6 @@ CASE(of_one_owner_started_together) {
         }
         assert_true(world_free(&w));
     }
-    world_end(&w);
 }
 
 /* ---- Waiting ---- */
@@ -325,7 +301,7 @@ GROUP_CASE_WITH(a_release_wakes_all_waiters_of_the_group, world_options(),
 /* Somebody else keeps the group's key; what ended in it is free all the same, and left nothing. */
 GROUP_CASE(a_lease_that_ends_in_a_busy_group) {
     hf_acquire_options brief = world_wait_for(HF_FOREVER, 400);
-    hf_lock *beside = new_values(w->client, "paul");
+    own_lock *beside = new_values(w->client, "paul");
     assert_int_equal(hf_lock_acquire(beside), HF_OK);
     int64_t start_ms = now_ms();
     world_acquire_brief(w->lock, &brief);
@@ -339,7 +315,6 @@ GROUP_CASE(a_lease_that_ends_in_a_busy_group) {
     assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_int_equal(hf_lock_release(beside), HF_OK);
     assert_true(world_free(w));
-    hf_lock_free(beside);
 }
 
 GROUP_CASE(a_timed_wait_ends) {
@@ -382,7 +357,7 @@ GROUP_CASE(C125_two_groups_on_one_subscription_connection) {
 
 GROUP_CASE(C126_a_cancelled_try_leaves_nothing) {
     struct world_caller caller;
-    hf_cancel *cancel;
+    own_cancel *cancel;
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
     proxy_stall_request(w->proxy, GROUP_ACQUIRE);
     hf_acquire_options once = world_wait_for(0, HF_WATCHDOG);
@@ -396,23 +371,19 @@ GROUP_CASE(C126_a_cancelled_try_leaves_nothing) {
     assert_int_equal(world_stats(w->client).holds, 0); /* so nothing is renewed */
     assert_int_equal(hf_lock_try(w->rival_lock), HF_OK);
     assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
-    hf_cancel_free(cancel);
 }
 
 CASE(C127_a_stopped_server_is_an_error_not_a_refusal) {
+    OWN(world_end) struct world w;
     const int64_t waits_ms[] = {0, 300, HF_FOREVER};
-    struct server *server = server_start(NULL);
-    struct world w;
+    own_server *server = server_start(NULL);
     hf_options options = world_options();
     options.connect_timeout_ms = 2500;
     world_begin_on(&w, server, &options);
-    hf_lock *values = new_values(w.client, "jack mary");
+    own_lock *values = new_values(w.client, "jack mary");
     server_stop(server);
     for (size_t i = 0; i < sizeof waits_ms / sizeof *waits_ms; i++)
         assert_int_equal(hf_lock_acquire_for(values, waits_ms[i]), HF_EUNREACH);
-    hf_lock_free(values);
-    world_end(&w);
-    server_free(server);
 }
 
 /* ---- Many ---- */
@@ -432,9 +403,8 @@ static void *work(void *arg) {
     struct worker *worker = arg;
     for (int i = 0; i < ROUNDS; i++) {
         int first = (worker->number + i) % VALUES, second = (first + i % 2) % VALUES;
-        char text[16];
-        snprintf(text, sizeof text, "v%d v%d", first, second);
-        hf_lock *lock = new_values(worker->client, text);
+        own_text *text = text_of("v%d v%d", first, second);
+        own_lock *lock = new_values(worker->client, text);
         assert_int_equal(hf_lock_acquire_for(lock, HANG_MS), HF_OK);
         assert_int_equal(atomic_fetch_add(&worker->in_value[first], 1), 0);
         if (second != first)
@@ -444,7 +414,6 @@ static void *work(void *arg) {
         if (second != first)
             atomic_fetch_sub(&worker->in_value[second], 1);
         assert_int_equal(hf_lock_release(lock), HF_OK);
-        hf_lock_free(lock);
     }
     return NULL;
 }

@@ -6,12 +6,9 @@
  * "row.kind". What only one kind does is in test_kinds_*.c.
  */
 #include "lock/kinds.h"
-#include "support/case.h"
 #include "support/crowd.h"
-#include "support/new_lock.h"
 
 #include <sched.h>
-#include <stdio.h>
 
 static int64_t ask_count(hf_lock *lock) {
     int64_t count = -1;
@@ -34,7 +31,7 @@ static bool ask_mine(hf_lock *lock) {
 /* ---- Holding and asking ---- */
 
 ROW_CASES(C036_hold_count, kind, kin) {
-    struct world w;
+    OWN(world_end) struct world w;
     kind_begin(&w, kind->kind, NULL);
     const int64_t deepest = kind->reentrant ? 2 : 1;
     for (int64_t depth = 1; depth <= deepest; depth++) {
@@ -51,7 +48,6 @@ ROW_CASES(C036_hold_count, kind, kin) {
     }
     assert_int_equal(ask_count(w.lock), 0);
     assert_true(world_free(&w));
-    world_end(&w);
 }
 
 struct elsewhere {
@@ -71,15 +67,14 @@ static void *ask_and_release(void *arg) {
 
 static struct elsewhere on_another_thread(hf_lock *lock) {
     struct elsewhere e = {.lock = lock, .err = HF_EINVAL};
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, ask_and_release, &e), 0);
+    pthread_t thread = started(ask_and_release, &e);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(e.err, HF_OK);
     return e;
 }
 
 ROW_CASES(C037_C039_C041_asked_and_released_by_another, kind, kin) {
-    struct world w;
+    OWN(world_end) struct world w;
     kind_begin(&w, kind->kind, NULL);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     struct elsewhere during = on_another_thread(w.lock);
@@ -92,11 +87,10 @@ ROW_CASES(C037_C039_C041_asked_and_released_by_another, kind, kin) {
     struct elsewhere after = on_another_thread(w.lock);
     assert_false(after.mine);
     assert_false(after.locked);
-    world_end(&w);
 }
 
 ROW_CASES(C040_C042_before_during_after_twice, kind, kin) {
-    struct world w;
+    OWN(world_end) struct world w;
     kind_begin(&w, kind->kind, NULL);
     for (int round = 0; round < 2; round++) {
         assert_false(ask_locked(w.lock));
@@ -109,11 +103,10 @@ ROW_CASES(C040_C042_before_during_after_twice, kind, kin) {
     }
     assert_false(ask_locked(w.lock));
     assert_int_equal(world_keys(w.server), kind->token ? 1 : 0);
-    world_end(&w);
 }
 
 ROW_CASES(C043_reentrancy, kind, kin) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct world_caller other;
     kind_begin(&w, kind->kind, NULL);
     assert_int_equal(hf_lock_try(w.lock), HF_OK);
@@ -125,12 +118,11 @@ ROW_CASES(C043_reentrancy, kind, kin) {
     assert_int_equal(world_count(&w, w.owner), 1);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_true(world_free(&w));
-    world_end(&w);
 }
 
 /* Also by a handle of another kind; and a break tells waiters of every kind. */
 ROW_CASES(C032_break_from_two_handles, kind, kin) {
-    struct world w;
+    OWN(world_end) struct world w;
     bool broken = false;
     kind_begin(&w, kind->kind, NULL);
     hf_lock *plain = new_handle(w.rival, HF_PLAIN);
@@ -150,13 +142,12 @@ ROW_CASES(C032_break_from_two_handles, kind, kin) {
     assert_false(broken);
     monitor_stop(monitor);
     hf_lock_free(plain);
-    world_end(&w);
 }
 
 /* ---- Time ---- */
 
 ROW_CASES(C033_waiter_enters_when_the_lease_ends, kind, kin) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct world_caller waiter;
     kind_begin(&w, kind->kind, NULL);
     hf_acquire_options brief = world_wait_for(0, 400);
@@ -168,12 +159,11 @@ ROW_CASES(C033_waiter_enters_when_the_lease_ends, kind, kin) {
     assert_true(now_ms() - start_ms < 9000); /* by the lease: the next poll would be after 10 s */
     assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
     assert_int_equal(hf_lock_release_as(w.rival_lock, waiter.owner), HF_OK);
-    world_end(&w);
 }
 
 /* Renewed past its lease while the client lives, and free within one when it is closed. */
 ROW_CASES(C035_watchdog_and_a_closed_client, kind, kin) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_options options = world_options();
     options.watchdog_ms = ENDURING_MS;
     kind_begin(&w, kind->kind, &options);
@@ -185,11 +175,10 @@ ROW_CASES(C035_watchdog_and_a_closed_client, kind, kin) {
     assert_int_equal(hf_close(w.client), HF_OK);
     assert_true(world_wait_free(&w, HANG_MS));
     w.client = NULL;
-    world_end(&w);
 }
 
 ROW_CASES(C048_timed_async_wait, kind, kin) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_op *op;
     hf_result result = HF_RESULT_INIT;
     kind_begin(&w, kind->kind, NULL);
@@ -215,20 +204,17 @@ ROW_CASES(C048_timed_async_wait, kind, kin) {
     assert_true(now_ms() - start_ms >= 300);
     assert_true(now_ms() - start_ms < 9000);
     assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
-    world_end(&w);
 }
 
 ROW_CASES(C029_server_gone_is_an_error, kind, kin) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_options options = kind_impatient();
     options.connect_timeout_ms = 2500;
-    struct server *server = server_start(NULL);
+    own_server *server = server_start(NULL);
     kind_begin_on(&w, server, kind->kind, &options);
     server_kill(server);
     assert_int_equal(hf_lock_acquire_for(w.lock, 300), HF_EUNREACH);
     assert_int_equal(hf_lock_try(w.lock), HF_EUNREACH);
-    world_end(&w);
-    server_free(server);
 }
 
 /* ---- Many at once ---- */
@@ -254,8 +240,8 @@ static void *count_up(void *arg) {
 }
 
 ROW_CASES(C044_C046_many_threads_and_clients, kind, kin) {
+    OWN(world_end) struct world w;
     enum { THREADS = 15, CLIENTS = 5 };
-    struct world w;
     struct worker workers[THREADS];
     struct crowd crowd = {0};
     hf_client *clients[CLIENTS];
@@ -279,25 +265,22 @@ ROW_CASES(C044_C046_many_threads_and_clients, kind, kin) {
         hf_lock_free(locks[i]);
         assert_int_equal(hf_close(clients[i]), HF_OK);
     }
-    world_end(&w);
 }
 
 /* ---- Waking each other ---- */
 
 static void wakes(any_kind holder_kind, any_kind waiter_kind) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct world_caller waiter;
     kind_begin(&w, holder_kind, NULL);
-    hf_client *client;
-    assert_int_equal(hf_open(server_url(w.server), NULL, &client), HF_OK);
-    hf_lock *lock = new_handle(client, waiter_kind);
+    own_client *client = made(hf_open, server_url(w.server), NULL);
+    own_lock *lock = new_handle(client, waiter_kind);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     struct monitor *monitor = monitor_start(w.server);
     world_call_acquire(&waiter, lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
     /* Two attempts, the second after the subscription if it has one; each is seen as the script and
      * as the look at the owner's field in it. */
-    char owner[64];
-    snprintf(owner, sizeof owner, "\"%s:", hf_client_id(client));
+    own_text *owner = text_of("\"%s:", hf_client_id(client));
     assert_true(monitor_wait(monitor, owner, 4, HANG_MS));
     monitor_stop(monitor);
     int64_t start_ms = now_ms();
@@ -305,9 +288,6 @@ static void wakes(any_kind holder_kind, any_kind waiter_kind) {
     assert_int_equal(world_join(&waiter), HF_OK);
     assert_true(now_ms() - start_ms < 9000); /* the lease is a minute, the poll 10 s */
     assert_int_equal(hf_lock_release_as(lock, waiter.owner), HF_OK);
-    hf_lock_free(lock);
-    assert_int_equal(hf_close(client), HF_OK);
-    world_end(&w);
 }
 
 ROW_CASES(R05_wakes_waiters_of_every_kind, kind, kin) {
@@ -319,7 +299,7 @@ ROW_CASES(R05_wakes_waiters_of_every_kind, kind, kin) {
 /* ---- Lost replies, cancelled waits ---- */
 
 ROW_CASES(U14_U15_replies_lost, kind, kin) {
-    struct world w;
+    OWN(world_end) struct world w;
     kind_begin(&w, kind->kind, NULL);
     proxy_drop_replies_after(w.proxy, kind->acquire->sha1);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
@@ -329,11 +309,10 @@ ROW_CASES(U14_U15_replies_lost, kind, kin) {
     assert_int_equal(proxy_fired(w.proxy), 2);
     assert_true(world_free(&w));
     assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
-    world_end(&w);
 }
 
 ROW_CASES(R04_acquire_never_answered_is_undone, kind, kin) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_options options = kind_impatient();
     kind_begin(&w, kind->kind, &options);
     proxy_mute_replies_after(w.proxy, kind->acquire->sha1);
@@ -343,12 +322,11 @@ ROW_CASES(R04_acquire_never_answered_is_undone, kind, kin) {
     assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
 }
 
 ROW_CASES(R09_cancelled_wait_leaves_nothing, kind, kin) {
-    struct world w;
-    hf_cancel *cancel;
+    OWN(world_end) struct world w;
+    own_cancel *cancel;
     struct world_caller waiter;
     kind_begin(&w, kind->kind, NULL);
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
@@ -367,20 +345,18 @@ ROW_CASES(R09_cancelled_wait_leaves_nothing, kind, kin) {
     assert_true(world_wait_free(&w, HANG_MS));
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    hf_cancel_free(cancel);
-    world_end(&w);
 }
 
 /* ---- Loss ---- */
 
 /* One hold, whatever the handles: a plain handle hears of the loss, and the kind's own as well. */
 ROW_CASES(R06_loss_is_reported_to_handles_of_every_kind, kind, kin) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct world_events own = {0}, others = {0};
     hf_options options = world_options();
     options.watchdog_ms = ENDURING_MS;
     kind_begin(&w, kind->kind, &options);
-    hf_lock *other = new_handle(w.client, HF_PLAIN);
+    own_lock *other = new_handle(w.client, HF_PLAIN);
     assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &own), HF_OK);
     assert_int_equal(hf_lock_on_lost(other, world_on_event, &others), HF_OK);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
@@ -389,16 +365,14 @@ ROW_CASES(R06_loss_is_reported_to_handles_of_every_kind, kind, kin) {
     assert_true(world_wait_atomic(&others.losses, 1, HANG_MS));
     assert_int_equal(hf_lock_release(other), HF_ELOST); /* once, through whichever handle */
     assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
-    hf_lock_free(other);
-    world_end(&w);
 }
 
 /* ---- Other things under the name ---- */
 
 ROW_CASES(U67_U68_no_lock_of_ours, kind, kin) {
+    OWN(world_end) struct world w;
     static const char *const there[] = {"SET " WORLD_NAME " text", "RPUSH " WORLD_NAME " x",
                                         "HSET " WORLD_NAME " mode read someone:1 1"};
-    struct world w;
     bool broken = false;
     kind_begin(&w, kind->kind, NULL);
     for (size_t i = 0; i < sizeof there / sizeof *there; i++) {
@@ -409,7 +383,6 @@ ROW_CASES(U67_U68_no_lock_of_ours, kind, kin) {
         assert_int_equal(hf_lock_break(w.lock, &broken), HF_EWRONGTYPE);
         assert_int_equal(world_keys(w.server), 1); /* and no token was drawn */
     }
-    world_end(&w);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

@@ -3,12 +3,8 @@
  * under one name, and many clients at once whose tokens must come in the order of their holds.
  */
 #include "lock/kinds.h"
-#include "support/case.h"
-#include "support/new_lock.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #define FENCED_ACQUIRE hfi_script_fenced_acquire.sha1
 #define AHEAD INT64_C(8000000000000000) /* of the time in microseconds */
@@ -178,7 +174,7 @@ KIND_CASE(U14_lost_reply_gives_a_larger_token, HF_FENCED) {
 /* The release never arrived and the same owner acquires anew: its old field is still there, and the
  * old token was given out. */
 CASE(U16_hold_left_by_a_release_gets_a_new_token) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_options options = kind_impatient();
     kind_begin(&w, HF_FENCED, &options);
     int64_t first = acquire_token(w.lock);
@@ -190,7 +186,6 @@ CASE(U16_hold_left_by_a_release_gets_a_new_token) {
     assert_true(acquire_token(w.lock) > first);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_true(world_free(&w));
-    world_end(&w);
 }
 
 /* What says "acquired" without a token is no answer: it is undone. */
@@ -215,7 +210,7 @@ KIND_CASE(answer_without_a_token_is_not_acquired, HF_FENCED) {
 KIND_CASE(tokens_of_mixed_handles, HF_FENCED) {
     hf_result result;
     int64_t token, kept;
-    hf_lock *plain = new_handle(w->client, HF_PLAIN);
+    own_lock *plain = new_handle(w->client, HF_PLAIN);
     assert_int_equal(hf_lock_token(plain, &token), HF_ENOTSUP);
     assert_int_equal(hf_lock_token(w->lock, &token), HF_ENOTOWNER);
 
@@ -235,16 +230,15 @@ KIND_CASE(tokens_of_mixed_handles, HF_FENCED) {
     assert_true(acquire_token(w->lock) > token);
     assert_int_equal(hf_lock_release(w->lock), HF_OK);
     assert_int_equal(hf_lock_release(w->lock), HF_OK);
-    hf_lock_free(plain);
 }
 
 /* The next possession of the same owner is on its way before the last one has ended, so both use
  * one record. */
 KIND_CASE(token_ends_with_its_hold, HF_FENCED) {
-    hf_op *release, *acquire;
+    own_op *release, *acquire;
     hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
     int64_t token;
-    hf_lock *plain = new_handle(w->client, HF_PLAIN);
+    own_lock *plain = new_handle(w->client, HF_PLAIN);
     options.owner = 7;
     assert_int_equal(world_acquire_async(w->lock, 7, 0, NULL), HF_OK);
     assert_int_equal(hf_lock_token_as(w->lock, 7, &token), HF_OK);
@@ -258,9 +252,6 @@ KIND_CASE(token_ends_with_its_hold, HF_FENCED) {
     assert_int_equal(hf_op_wait(acquire, HANG_MS, NULL), HF_OK);
     assert_int_equal(hf_lock_token_as(w->lock, 7, &token), HF_ENOTOWNER);
     assert_int_equal(hf_lock_release_as(plain, 7), HF_OK);
-    hf_op_free(release);
-    hf_op_free(acquire);
-    hf_lock_free(plain);
 }
 
 CASE(counter_is_named_as_redisson_names_it) {
@@ -277,19 +268,14 @@ CASE(counter_is_named_as_redisson_names_it) {
     struct server *server = world_server();
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         hf_options options = HF_OPTIONS_INIT;
-        hf_client *client;
-        hf_lock *lock;
         options.name_prefix = names[i].prefix;
         cmd_ok(server, "FLUSHALL");
-        assert_int_equal(hf_open(server_url(server), &options, &client), HF_OK);
-        assert_int_equal(new_lock(client, HF_FENCED, names[i].name, strlen(names[i].name), &lock),
-                         HF_OK);
+        own_client *client = made(hf_open, server_url(server), &options);
+        own_lock *lock = made(new_lock, client, HF_FENCED, names[i].name, strlen(names[i].name));
         int64_t token = acquire_token(lock);
         assert_true(cmd_int(server, "GET %s", names[i].counter) == token);
         assert_int_equal(hf_lock_release(lock), HF_OK);
         assert_int_equal(world_keys(server), 1);
-        hf_lock_free(lock);
-        assert_int_equal(hf_close(client), HF_OK);
     }
 }
 
@@ -306,8 +292,7 @@ CASE(U45_rights_to_the_counter) {
     for (size_t i = 0; i < sizeof extra / sizeof *extra; i++) {
         char setuser[1024];
         hf_options options = HF_OPTIONS_INIT;
-        hf_client *client;
-        hf_lock *lock;
+        own_client *client;
         snprintf(
             setuser, sizeof setuser,
             "ACL SETUSER locks reset on >secret resetchannels ~app:* "
@@ -319,12 +304,10 @@ CASE(U45_rights_to_the_counter) {
         options.user = "locks";
         options.password = "secret";
         assert_int_equal(hf_open(server_url(server), &options, &client), HF_OK);
-        assert_int_equal(new_lock(client, HF_FENCED, "app:a", 5, &lock), HF_OK);
+        own_lock *lock = made(new_lock, client, HF_FENCED, "app:a", 5);
         assert_int_equal(hf_lock_try(lock), i == 0 ? HF_OK : HF_EPERM);
         assert_int_equal(hf_lock_release(lock), i == 0 ? HF_OK : HF_ENOTOWNER);
         assert_false(key_exists(server, "app:a"));
-        hf_lock_free(lock);
-        assert_int_equal(hf_close(client), HF_OK);
     }
     cmd_ok(server, "ACL DELUSER locks");
 }
@@ -359,17 +342,21 @@ static void *draw(void *arg) {
 
 /* The counter is deleted again and again meanwhile. */
 CASE(tokens_follow_the_order_of_holds) {
+    OWN(world_end) struct world w;
     enum { CLIENTS = 4, THREADS = 8 };
-    struct world w;
     hf_client *clients[CLIENTS];
     hf_lock *locks[CLIENTS];
     struct drawer drawers[THREADS];
     hf_fence fence = HF_FENCE_INIT;
     int64_t last = 0;
     int rounds = getenv("HF_SOAK") != NULL ? 5000 : 40;
-    kind_begin(&w, HF_FENCED, NULL);
+    hf_options options = world_options();
+    options.cmd_timeout_ms = HANG_MS; /* the machine may be slow; nothing here is about that */
+    options.connect_timeout_ms = HANG_MS;
+    options.watchdog_ms = 10 * HANG_MS;
+    kind_begin(&w, HF_FENCED, &options);
     for (int i = 0; i < CLIENTS; i++) {
-        assert_int_equal(hf_open(server_url(w.server), NULL, &clients[i]), HF_OK);
+        assert_int_equal(hf_open(server_url(w.server), &options, &clients[i]), HF_OK);
         locks[i] = new_handle(clients[i], HF_FENCED);
     }
     for (int i = 0; i < THREADS; i++) {
@@ -390,7 +377,6 @@ CASE(tokens_follow_the_order_of_holds) {
         hf_lock_free(locks[i]);
         assert_int_equal(hf_close(clients[i]), HF_OK);
     }
-    world_end(&w);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

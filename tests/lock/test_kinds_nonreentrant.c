@@ -3,9 +3,9 @@
  * once, whatever its form, without a word to the server and without touching the hold.
  */
 #include "lock/kinds.h"
-#include "support/case.h"
 
-/* Refused, and nothing was sent; the hold is what it was. It was verified before, or the client itself might say something. */
+/* Refused, and nothing was sent; the hold is what it was. It was verified before, or the client
+ * itself might say something. */
 #define assert_refused(w, call)                                                                    \
     do {                                                                                           \
         uint64_t sent_ = world_stats((w)->client).commands;                                        \
@@ -29,7 +29,7 @@ static void assert_refused_in_every_form(struct world *w, hf_lock *lock) {
 
 KIND_CASE(C206_refused_at_once_through_every_handle, HF_NONREENTRANT) {
     bool mine = false;
-    hf_lock *second = new_handle(w->client, HF_NONREENTRANT);
+    own_lock *second = new_handle(w->client, HF_NONREENTRANT);
     int64_t start_ms = now_ms();
     assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     assert_true(world_wait_verified(w, HANG_MS));
@@ -48,7 +48,6 @@ KIND_CASE(C206_refused_at_once_through_every_handle, HF_NONREENTRANT) {
     assert_int_equal(hf_lock_release(w->lock), HF_ENOTOWNER);
     assert_int_equal(hf_lock_acquire(second), HF_OK);
     assert_int_equal(hf_lock_release(w->lock), HF_OK);
-    hf_lock_free(second);
 }
 
 KIND_CASE(C204_another_thread_waits_and_enters, HF_NONREENTRANT) {
@@ -88,7 +87,7 @@ KIND_CASE(second_acquire_queued_behind_the_first, HF_NONREENTRANT) {
 /* A hold through a plain handle is a hold; a plain handle may nest in a non-reentrant one, as in
  * Redisson. */
 KIND_CASE(mixed_with_a_plain_handle, HF_NONREENTRANT) {
-    hf_lock *plain = new_handle(w->client, HF_PLAIN);
+    own_lock *plain = new_handle(w->client, HF_PLAIN);
     assert_int_equal(hf_lock_acquire(plain), HF_OK);
     assert_true(world_wait_verified(w, HANG_MS));
     assert_refused_in_every_form(w, w->lock);
@@ -101,7 +100,6 @@ KIND_CASE(mixed_with_a_plain_handle, HF_NONREENTRANT) {
     assert_int_equal(hf_lock_release(plain), HF_OK);
     assert_int_equal(hf_lock_release(w->lock), HF_OK);
     assert_true(world_free(w));
-    hf_lock_free(plain);
 }
 
 /* A hold that is over is a loss, not a deadlock. */
@@ -117,7 +115,7 @@ KIND_CASE(lost_hold_is_reported_as_lost, HF_NONREENTRANT) {
 /* The release was not answered: the hold is over for us, so the next acquire is no second one, even
  * if the server still has our field. */
 CASE(U16_acquire_after_an_unknown_release) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_options options = kind_impatient();
     kind_begin(&w, HF_NONREENTRANT, &options);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
@@ -130,7 +128,6 @@ CASE(U16_acquire_after_an_unknown_release) {
     assert_int_equal(world_count(&w, w.owner), 1);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_true(world_free(&w));
-    world_end(&w);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

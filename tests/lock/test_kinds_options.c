@@ -6,13 +6,11 @@
  * only be so many within a given time; a machine that is slow makes them fewer.
  */
 #include "lock/kinds.h"
-#include "support/case.h"
 
 static int make(hf_client *client, const hf_lock_options *options) {
-    hf_lock *lock = NULL;
+    own_lock *lock = NULL;
     int err = hf_lock_new_with(client, WORLD_NAME, strlen(WORLD_NAME), options, &lock);
     assert_true((err == HF_OK) == (lock != NULL));
-    hf_lock_free(lock);
     return err;
 }
 
@@ -103,15 +101,13 @@ WORLD_CASE(sleeps_that_are_none_are_refused) {
 /* How often a waiter with these sleeps tries within 900 ms. */
 static size_t attempts_with(int64_t first_ms, int64_t factor, int64_t max_ms, bool async) {
     struct world w;
-    hf_lock *lock;
     hf_lock_options options = HF_LOCK_OPTIONS_INIT;
     kind_begin(&w, HF_SPIN, NULL);
     options.flags = HF_SPIN;
     options.spin_first_ms = first_ms;
     options.spin_factor = factor;
     options.spin_max_ms = max_ms;
-    assert_int_equal(hf_lock_new_with(w.client, WORLD_NAME, strlen(WORLD_NAME), &options, &lock),
-                     HF_OK);
+    hf_lock *lock = made(hf_lock_new_with, w.client, WORLD_NAME, strlen(WORLD_NAME), &options);
     assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
     size_t before = proxy_seen_in_time(w.proxy, WORLD_ACQUIRE);
     assert_int_equal(async ? world_acquire_async(lock, 0, 900, NULL)

@@ -7,7 +7,6 @@
  * them fewer.
  */
 #include "lock/kinds.h"
-#include "support/case.h"
 
 /* The most attempts of one waiter within `ms`, the first included. */
 static size_t most_attempts(int64_t ms) {
@@ -61,8 +60,7 @@ KIND_CASE(spin_one_remote_waiter_per_process, HF_SPIN) {
     struct world_caller first, others[OTHERS];
     char owner[64];
     assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
-    hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
-    options.owner = FIRST;
+    hf_acquire_options options = world_wait_as(FIRST, HF_FOREVER, HF_WATCHDOG);
     world_call_acquire(&first, w->lock, options);
     world_owner_text(w->client, FIRST, owner);
     assert_true(proxy_wait_seen(w->proxy, owner, 2, HANG_MS));

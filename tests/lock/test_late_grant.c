@@ -1,6 +1,6 @@
-/* A grant whose lease was over before its answer came: nothing is held, and the server has answered. So a client that arrives again
- * at once, and cannot wait until the grant is undone, learns that the wait ran out, and not that no server was there. */
-#include "support/case.h"
+/* A grant whose lease was over before its answer came: nothing is held, and the server has
+ * answered. So a client that arrives again at once, and cannot wait until the grant is undone,
+ * learns that the wait ran out, and not that no server was there. */
 #include "support/world.h"
 
 #define ROUNDS 20
@@ -14,8 +14,7 @@ static bool ran(void *arg) {
 WORLD_CASE(a_short_wait_after_a_late_grant) {
     struct world_caller late;
     for (int round = 0; round < ROUNDS; round++) {
-        hf_acquire_options options = world_wait_for(0, LEASE_MS);
-        options.owner = hf_owner_new();
+        hf_acquire_options options = world_wait_as(hf_owner_new(), 0, LEASE_MS);
         size_t seen = proxy_seen(w->proxy, WORLD_ACQUIRE);
         proxy_blackhole(w->proxy, false, true);
         world_call_acquire(&late, w->lock, options);

@@ -5,13 +5,7 @@
  * test_listen_life.c has the end of listeners, and slow callbacks.
  */
 #include "lock/surveys.h"
-#include "support/case.h"
-#include "support/new_lock.h"
 #include "support/notification_log.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define UUID "5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d"
 
@@ -28,13 +22,11 @@ static void assert_notification(struct subscriber *subscriber, hf_notification_k
 /* ---- What each kind tells ---- */
 
 static void acquire_and_release(hf_client *client, any_kind kind) {
-    hf_lock *lock;
-    assert_int_equal(new_lock(client, kind, WORLD_NAME, strlen(WORLD_NAME), &lock), HF_OK);
+    own_lock *lock = made(new_lock, client, kind, WORLD_NAME, strlen(WORLD_NAME));
     for (int i = 0; i < 3; i++) {
         assert_int_equal(hf_lock_acquire(lock), HF_OK);
         assert_int_equal(hf_lock_release(lock), HF_OK);
     }
-    hf_lock_free(lock);
 }
 
 CASE(each_lock_reports_its_release) {
@@ -63,14 +55,12 @@ CASE(each_lock_reports_its_release) {
 }
 
 WORLD_CASE(a_break_and_a_group_report_a_release) {
-    hf_lock *group;
     const hf_bytes values[] = {{"a", 1}, {"b", 1}};
     struct subscriber subscriber = subscriber_new(w->client, WORLD_NAME);
     assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     assert_int_equal(hf_lock_break(w->rival_lock, NULL), HF_OK);
     assert_notification(&subscriber, HF_NOTIFY_RELEASED, 1);
-    assert_int_equal(hf_lock_new_group(w->rival, WORLD_NAME, strlen(WORLD_NAME), values, 2, &group),
-                     HF_OK);
+    hf_lock *group = made(hf_lock_new_group, w->rival, WORLD_NAME, strlen(WORLD_NAME), values, 2);
     assert_int_equal(hf_lock_acquire(group), HF_OK);
     assert_int_equal(hf_lock_release(group), HF_OK);
     assert_notification(&subscriber, HF_NOTIFY_RELEASED, 2);
@@ -79,10 +69,9 @@ WORLD_CASE(a_break_and_a_group_report_a_release) {
 }
 
 WORLD_CASE(a_semaphore_and_permits_report_numbers) {
-    hf_sem *sem;
     bool set;
     struct subscriber subscriber = subscriber_new(w->client, WORLD_NAME);
-    assert_int_equal(hf_sem_new(w->rival, WORLD_NAME, &sem), HF_OK);
+    hf_sem *sem = made(hf_sem_new, w->rival, WORLD_NAME);
     assert_int_equal(hf_sem_try_set(sem, 7, 0, &set), HF_OK);
     assert_notification(&subscriber, HF_NOTIFY_AVAILABLE, 1);
     assert_int_equal(notification_log_last(subscriber.notification_log, HF_NOTIFY_AVAILABLE).number,
@@ -96,10 +85,9 @@ WORLD_CASE(a_semaphore_and_permits_report_numbers) {
 }
 
 WORLD_CASE(a_latch_reports_that_it_is_open) {
-    hf_latch *latch;
     bool set;
     struct subscriber subscriber = subscriber_new(w->client, WORLD_NAME);
-    assert_int_equal(hf_latch_new(w->rival, WORLD_NAME, &latch), HF_OK);
+    hf_latch *latch = made(hf_latch_new, w->rival, WORLD_NAME);
     assert_int_equal(hf_latch_try_set(latch, 2, &set), HF_OK);
     assert_notification(&subscriber, HF_NOTIFY_CLOSED, 1);
     assert_int_equal(hf_latch_count_down(latch), HF_OK);
@@ -109,7 +97,8 @@ WORLD_CASE(a_latch_reports_that_it_is_open) {
     subscriber_free(&subscriber);
 }
 
-/* How many hear a waiter in the queue decides who gets the lock: so nobody listens there in its place, nor by a pattern. */
+/* How many hear a waiter in the queue decides who gets the lock: so nobody listens there in its
+ * place, nor by a pattern. */
 WORLD_CASE(a_queued_waiter_is_left_alone) {
     struct subscriber subscriber = subscriber_new(w->client, WORLD_NAME);
     acquire_and_release(w->rival, HF_FAIR);
@@ -159,28 +148,24 @@ WORLD_CASE(meaningless_fields_are_not_reported) {
 }
 
 CASE(names_are_reported_whole_to_listeners) {
+    OWN(world_end) struct world w;
     static const char name[] = "a b\0\r\n{c}*";
-    struct world w;
     hf_options options = world_options();
-    hf_client *client;
-    hf_lock *lock;
     struct subscriber subscriber = {.notification_log = notification_log_new()};
     world_begin(&w, NULL);
     options.name_prefix = "app x:";
-    assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
+    own_client *client = made(hf_open, server_url(w.server), &options);
     assert_int_equal(hf_listen_bytes(client, name, sizeof name, notification_log_add,
                                      subscriber.notification_log, &subscriber.listener),
                      HF_OK);
     assert_true(
         notification_log_wait(subscriber.notification_log, HF_NOTIFY_SUBSCRIBED, 1, HANG_MS));
-    assert_int_equal(hf_lock_new_bytes(client, name, sizeof name, &lock), HF_OK);
+    hf_lock *lock = made(hf_lock_new_bytes, client, name, sizeof name);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_notification(&subscriber, HF_NOTIFY_RELEASED, 1);
     hf_lock_free(lock);
     subscriber_free(&subscriber);
-    assert_int_equal(hf_close(client), HF_OK);
-    world_end(&w);
 }
 
 /* ---- Beside others ---- */
@@ -190,8 +175,7 @@ WORLD_CASE(two_listeners_and_a_waiter_share_a_channel) {
     struct subscriber one = subscriber_new(w->client, WORLD_NAME),
                       other = subscriber_new(w->client, WORLD_NAME);
     assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
-    hf_acquire_options options = world_wait_for(HANG_MS, HF_WATCHDOG);
-    options.owner = 5;
+    hf_acquire_options options = world_wait_as(5, HANG_MS, HF_WATCHDOG);
     world_call_acquire(&waiter, w->lock, options);
     assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_int_equal(world_join(&waiter), HF_OK);
@@ -210,8 +194,7 @@ WORLD_CASE(a_waiter_beside_a_listener_is_woken) {
     for (int i = 0; i < 20; i++) {
         struct world_caller waiter;
         assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
-        hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
-        options.owner = 5;
+        hf_acquire_options options = world_wait_as(5, HF_FOREVER, HF_WATCHDOG);
         world_call_acquire(&waiter, w->lock, options);
         (void)HOLDS_FOR(!atomic_load(&waiter.done), 5); /* in most rounds it sleeps by now */
         assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
@@ -224,22 +207,19 @@ WORLD_CASE(a_waiter_beside_a_listener_is_woken) {
     subscriber_free(&subscriber);
 }
 
-/* A client that is asked who waits does not count who only listens: `holdfast watch` changes nothing in `holdfast ls`. */
+/* A client that is asked who waits does not count who only listens: `holdfast watch` changes
+ * nothing in `holdfast ls`. */
 CASE(a_listener_is_no_waiter) {
+    OWN(world_end) struct world w;
     static const any_kind kinds[] = {HF_PLAIN, HF_WRITE};
-    hf_client *listening;
-    struct world w;
     hf_options options = reporting(0);
     world_begin(&w, &options);
-    assert_int_equal(hf_open(server_url(w.server), &options, &listening), HF_OK);
+    own_client *listening = made(hf_open, server_url(w.server), &options);
     struct subscriber subscriber = subscriber_new(listening, WORLD_NAME);
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        hf_lock *held, *wanted;
         hf_op *op;
-        assert_int_equal(new_lock(w.client, kinds[i], WORLD_NAME, strlen(WORLD_NAME), &held),
-                         HF_OK);
-        assert_int_equal(new_lock(w.rival, kinds[i], WORLD_NAME, strlen(WORLD_NAME), &wanted),
-                         HF_OK);
+        own_lock *held = made(new_lock, w.client, kinds[i], WORLD_NAME, strlen(WORLD_NAME));
+        own_lock *wanted = made(new_lock, w.rival, kinds[i], WORLD_NAME, strlen(WORLD_NAME));
         assert_int_equal(hf_lock_acquire(held), HF_OK);
         struct reported reported = {.client = listening, .name = WORLD_NAME, .holders = 1};
         assert_true(wait_until(is_reported, &reported, HANG_MS));
@@ -250,22 +230,16 @@ CASE(a_listener_is_no_waiter) {
         assert_int_equal(find(reported.fleet, WORLD_NAME)->listeners, 1);
         hf_fleet_free(reported.fleet);
         hf_op_cancel(op);
-        assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_ECANCELED);
-        hf_op_free(op);
+        assert_int_equal(joined(op, NULL), HF_ECANCELED);
         assert_int_equal(hf_lock_release(held), HF_OK);
-        hf_lock_free(wanted);
-        hf_lock_free(held);
     }
     subscriber_free(&subscriber);
-    assert_int_equal(hf_close(listening), HF_OK);
-    world_end(&w);
 }
 
 WORLD_CASE_WITH(a_listener_for_permits_is_no_waiter, reporting(0)) {
-    hf_permits *permits;
     hf_permit_id id;
     struct subscriber subscriber = subscriber_new(w->rival, WORLD_NAME);
-    assert_int_equal(hf_permits_new(w->client, WORLD_NAME, &permits), HF_OK);
+    hf_permits *permits = made(hf_permits_new, w->client, WORLD_NAME);
     assert_int_equal(hf_permits_try_set(permits, 1, &(bool){false}), HF_OK);
     assert_int_equal(hf_permits_acquire(permits, &id), HF_OK);
     struct reported reported = {.client = w->rival, .name = WORLD_NAME, .holders = 1};
@@ -293,8 +267,8 @@ WORLD_CASE(a_reconnecting_client_reports_it) {
 }
 
 CASE(a_restarted_server_is_listened_to) {
-    struct world w;
-    struct server *server = server_start(NULL);
+    OWN(world_end) struct world w;
+    own_server *server = server_start(NULL);
     world_begin_on(&w, server, NULL);
     struct subscriber subscriber = subscriber_new(w.rival, WORLD_NAME);
     server_restart(server);
@@ -303,13 +277,11 @@ CASE(a_restarted_server_is_listened_to) {
     publish(&w, WORLD_CHANNEL, "0");
     assert_notification(&subscriber, HF_NOTIFY_RELEASED, 1);
     subscriber_free(&subscriber);
-    world_end(&w);
-    server_free(server);
 }
 
 /* It begins when there is a server, however late that is. */
 CASE(a_late_server_is_listened_to) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct subscriber subscriber = {.notification_log = notification_log_new()};
     world_begin(&w, NULL);
     proxy_refuse(w.proxy, true);
@@ -323,7 +295,6 @@ CASE(a_late_server_is_listened_to) {
     assert_true(
         notification_log_wait(subscriber.notification_log, HF_NOTIFY_SUBSCRIBED, 1, HANG_MS));
     subscriber_free(&subscriber);
-    world_end(&w);
 }
 
 /* ---- Rights ---- */
@@ -337,7 +308,6 @@ static void count_warnings(hf_log_level level, const char *message, void *user) 
 }
 
 static hf_client *open_as_guest(struct server *server, const char *channels) {
-    hf_client *client;
     hf_options options = world_options();
     cmd_ok(server, "ACL SETUSER guest reset on >secret +@all ~* resetchannels");
     if (channels != NULL)
@@ -346,8 +316,7 @@ static hf_client *open_as_guest(struct server *server, const char *channels) {
     options.password = "secret";
     options.log = count_warnings;
     atomic_store(&warnings, 0);
-    assert_int_equal(hf_open(server_url(server), &options, &client), HF_OK);
-    return client;
+    return made(hf_open, server_url(server), &options);
 }
 
 CASE(a_client_without_the_right_to_subscribe_is_reported) {

@@ -1,12 +1,9 @@
 /*
- * Breaks, as listeners hear them: of one name (hf_listen()) before the release, and of all names (hf_listen_breaks()).
+ * Breaks, as listeners hear them: of one name (hf_listen()) before the release, and of all names (hf_listen_breaks()),
+ * which also reports losses.
  */
 #include "lock/surveys.h"
-#include "support/case.h"
-#include "support/new_lock.h"
 #include "support/notification_log.h"
-
-#include <string.h>
 
 /* The kinds of notification in the order in which they came. */
 struct order {
@@ -24,15 +21,12 @@ static void note_order(hf_listener *listener, const hf_notification *notificatio
 
 /* A hold of the kind, which another client breaks. */
 static void acquire_and_break(struct world *w, any_kind kind) {
-    hf_lock *held, *breaking;
     bool broken = false;
-    assert_int_equal(new_lock(w->rival, kind, WORLD_NAME, strlen(WORLD_NAME), &held), HF_OK);
-    assert_int_equal(new_lock(w->client, kind, WORLD_NAME, strlen(WORLD_NAME), &breaking), HF_OK);
+    own_lock *held = made(new_lock, w->rival, kind, WORLD_NAME, strlen(WORLD_NAME));
+    own_lock *breaking = made(new_lock, w->client, kind, WORLD_NAME, strlen(WORLD_NAME));
     assert_int_equal(hf_lock_acquire(held), HF_OK);
     assert_int_equal(hf_lock_break(breaking, &broken), HF_OK);
     assert_true(broken);
-    hf_lock_free(held);
-    hf_lock_free(breaking);
 }
 
 CASE(a_break_is_reported_before_the_release) {
@@ -87,10 +81,9 @@ WORLD_CASE(breaks_of_another_name_database_and_prefix_are_not_reported) {
 
 /* Not even the name's own channels are needed, and one subscription is enough. */
 CASE(breaks_of_all_names_are_reported_with_the_name) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct notification_log *notification_log = notification_log_new();
     hf_listener *listener;
-    hf_permits *permits;
     bool done;
     world_begin(&w, NULL);
     assert_int_equal(hf_listen_breaks(w.client, notification_log_add, notification_log, &listener),
@@ -100,7 +93,7 @@ CASE(breaks_of_all_names_are_reported_with_the_name) {
     acquire_and_break(&w, HF_PLAIN);
     assert_true(notification_log_wait(notification_log, HF_NOTIFY_BROKEN, 1, HANG_MS));
     assert_string_equal(notification_log_last(notification_log, HF_NOTIFY_BROKEN).name, WORLD_NAME);
-    assert_int_equal(hf_permits_new(w.rival, "another", &permits), HF_OK);
+    hf_permits *permits = made(hf_permits_new, w.rival, "another");
     assert_int_equal(hf_permits_try_set(permits, 2, &done), HF_OK);
     assert_int_equal(hf_permits_delete(permits, &done), HF_OK);
     assert_true(notification_log_wait(notification_log, HF_NOTIFY_BROKEN, 2, HANG_MS));
@@ -108,6 +101,34 @@ CASE(breaks_of_all_names_are_reported_with_the_name) {
     assert_int_equal(notification_log_count(notification_log, HF_NOTIFY_RELEASED), 0);
     assert_int_equal(notification_log_count(notification_log, HF_NOTIFY_AVAILABLE), 0);
     hf_permits_free(permits);
+    hf_listener_free(listener);
+    notification_log_free(notification_log);
+}
+
+/* Only a listener for all names is notified of it: the announcement does not say which hold it was. */
+CASE(C396_losses_of_all_names_are_reported) {
+    struct world w;
+    struct notification_log *notification_log = notification_log_new();
+    hf_listener *listener;
+    hf_lock *held;
+    world_begin(&w, NULL);
+    struct subscriber subscriber = subscriber_new(w.client, WORLD_NAME);
+    assert_int_equal(hf_listen_breaks(w.client, notification_log_add, notification_log, &listener),
+                     HF_OK);
+    assert_true(notification_log_wait(notification_log, HF_NOTIFY_SUBSCRIBED, 1, HANG_MS));
+    assert_int_equal(hf_lock_new(w.rival, WORLD_NAME, &held), HF_OK);
+    for (int i = 1; i <= 2; i++) {
+        assert_int_equal(hf_lock_acquire(held), HF_OK);
+        cmd_ok(w.server, "DEL " WORLD_NAME);
+        assert_int_equal(hf_lock_release(held), HF_ELOST);
+        assert_true(notification_log_wait(notification_log, HF_NOTIFY_LOST, i, HANG_MS));
+    }
+    assert_string_equal(notification_log_last(notification_log, HF_NOTIFY_LOST).name, "");
+    assert_int_equal(notification_log_count(notification_log, HF_NOTIFY_LOST), 2);
+    assert_int_equal(notification_log_count(notification_log, HF_NOTIFY_BROKEN), 0);
+    assert_int_equal(notification_log_count(subscriber.notification_log, HF_NOTIFY_LOST), 0);
+    subscriber_free(&subscriber);
+    hf_lock_free(held);
     hf_listener_free(listener);
     notification_log_free(notification_log);
     world_end(&w);

@@ -3,12 +3,10 @@
  * the true one, also for a slow callback, for a user whose rights were revoked, and for a process
  * that was stopped meanwhile.
  */
-#include "support/case.h"
 #include "support/notification_log.h"
 #include "support/world.h"
 
 #include <signal.h>
-#include <string.h>
 
 /* Whatever was published before this call has been heard: another connection has been made since. */
 static void connect_again(struct world *w) {
@@ -84,13 +82,12 @@ CASE(counts_are_reported_in_order) {
 CASE(a_client_refused_later_is_reported) {
     struct server *server = world_server();
     struct notification_log *notification_log = notification_log_new();
-    hf_client *client;
     hf_listener *listener;
     hf_options options = world_options();
     cmd_ok(server, "ACL SETUSER guest on >secret ~* &* +@all");
     options.user = "guest";
     options.password = "secret";
-    assert_int_equal(hf_open(server_url(server), &options, &client), HF_OK);
+    hf_client *client = made(hf_open, server_url(server), &options);
     assert_int_equal(
         hf_listen(client, WORLD_NAME, notification_log_add, notification_log, &listener), HF_OK);
     assert_true(notification_log_wait(notification_log, HF_NOTIFY_SUBSCRIBED, 1, HANG_MS));
@@ -163,8 +160,9 @@ static int hold_and_listen(void *arg) {
     return err == HF_ELOST ? 0 : 100 - err;
 }
 
-/* What was said while it was stopped is told afterwards, or that something may have been missed; it knows that its lock
- * is lost, and it hears on. `dropped`: the server has ended its connection meanwhile, as it does with one that does not read. */
+/* What was said while it was stopped is told afterwards, or that something may have been missed; it
+ * knows that its lock is lost, and it hears on. `dropped`: the server has ended its connection
+ * meanwhile, as it does with one that does not read. */
 static void stopped_past_its_lease(bool dropped) {
     enum { SAID = 5 };
     struct server *server = world_server();

@@ -1,10 +1,10 @@
 /*
- * The life of listeners (hf_listen()): how they end, inside their callback and outside, with their client and in a forked child;
- * callbacks that are slow, dispatch by hand, arguments, and memory that runs out.
+ * The life of listeners (hf_listen()): how they end, inside their callback and outside, with their
+ * client and in a forked child; callbacks that are slow, dispatch by hand, arguments, and memory
+ * that runs out.
  *
  * What they hear is in test_listen.c.
  */
-#include "support/case.h"
 #include "support/crowd.h"
 #include "support/memory.h"
 #include "support/notification_log.h"
@@ -12,8 +12,6 @@
 
 #include <limits.h>
 #include <poll.h>
-#include <stdio.h>
-#include <string.h>
 
 static void publish(struct server *server, int times) {
     for (int i = 0; i < times; i++)
@@ -114,11 +112,10 @@ static void *free_listener(void *arg) {
 /* Nothing is reported any more once it is freed, and what it uses may go. */
 WORLD_CASE(freeing_waits_for_the_callback) {
     struct slow slow;
-    pthread_t thread;
     struct freeing freeing = {.listener = listen_slowly(w->client, &slow)};
     publish(w->server, 5);
     assert_true(wait_until(is_set, &slow.inside, HANG_MS));
-    assert_int_equal(pthread_create(&thread, NULL, free_listener, &freeing), 0);
+    pthread_t thread = started(free_listener, &freeing);
     assert_true(world_wait_no_channels(w->server, HANG_MS)); /* it has begun */
     assert_true(HOLDS_FOR(!atomic_load(&freeing.done),
                           50)); /* in which it would be done, if it did not wait */
@@ -141,7 +138,7 @@ static void free_itself(hf_listener *listener, const hf_notification *notificati
 }
 
 CASE(a_callback_may_free_its_listener) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct once once = {0};
     struct notification_log *notification_log = notification_log_new();
     hf_listener *mortal, *listener;
@@ -155,7 +152,6 @@ CASE(a_callback_may_free_its_listener) {
     assert_int_equal(atomic_load(&once.calls), 1);
     hf_listener_free(listener);
     notification_log_free(notification_log);
-    world_end(&w);
 }
 
 /* And may begin to listen, but must not wait. */
@@ -199,11 +195,10 @@ static void *close_client(void *arg) {
 /* The client goes first, while it tells and has more to tell. When it has gone nothing is reported. */
 WORLD_CASE(closing_ends_it) {
     struct slow slow;
-    pthread_t thread;
     hf_listener *listener = listen_slowly(w->client, &slow);
     publish(w->server, 20);
     assert_true(wait_until(is_set, &slow.inside, HANG_MS));
-    assert_int_equal(pthread_create(&thread, NULL, close_client, w->client), 0);
+    pthread_t thread = started(close_client, w->client);
     hf_listener *late;
     int err = HF_OK;
     while (err != HF_ECLOSED) { /* until that has begun */
@@ -275,7 +270,7 @@ static int child_lets_go(void *arg) {
 }
 
 CASE(a_forked_child_only_lets_go) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct family family;
     struct notification_log *notification_log = notification_log_new();
     world_begin(&w, NULL);
@@ -290,20 +285,18 @@ CASE(a_forked_child_only_lets_go) {
     assert_int_equal(notification_log_count(notification_log, HF_NOTIFY_SUBSCRIBED), 1);
     hf_listener_free(family.listener);
     notification_log_free(notification_log);
-    world_end(&w);
 }
 
 /* ---- By hand ---- */
 
 CASE(losses_are_reported_by_dispatch) {
-    struct world w;
-    hf_client *client;
+    OWN(world_end) struct world w;
     hf_listener *listener;
     hf_options options = world_options();
     struct notification_log *notification_log = notification_log_new();
     world_begin(&w, NULL);
     options.flags = HF_MANUAL_DISPATCH;
-    assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
+    hf_client *client = made(hf_open, server_url(w.server), &options);
     assert_int_equal(
         hf_listen(client, WORLD_NAME, notification_log_add, notification_log, &listener), HF_OK);
     while (notification_log_count(notification_log, HF_NOTIFY_SUBSCRIBED) == 0)
@@ -319,7 +312,6 @@ CASE(losses_are_reported_by_dispatch) {
     assert_int_equal(hf_close(client), HF_OK);
     assert_int_equal(notification_log_count(notification_log, HF_NOTIFY_RELEASED), 100);
     notification_log_free(notification_log);
-    world_end(&w);
 }
 
 struct flood {
@@ -348,18 +340,16 @@ static void take_time(hf_listener *listener, const hf_notification *notification
 
 /* News that do not end do not keep hf_dispatch() from returning, and the descriptor says that there is more. */
 WORLD_CASE(news_without_end_leave_time_for_others) {
-    hf_client *client;
     hf_listener *listener;
-    pthread_t thread;
     hf_options options = world_options();
     options.flags = HF_MANUAL_DISPATCH;
     struct notification_log *notification_log = notification_log_new();
     struct flood flood = {.server = w->server, .notification_log = notification_log};
-    assert_int_equal(hf_open(server_url(w->server), &options, &client), HF_OK);
+    hf_client *client = made(hf_open, server_url(w->server), &options);
     assert_int_equal(hf_listen(client, WORLD_NAME, take_time, &flood, &listener), HF_OK);
     while (notification_log_count(notification_log, HF_NOTIFY_SUBSCRIBED) == 0)
         assert_true(hf_dispatch(client, HANG_MS) > 0);
-    assert_int_equal(pthread_create(&thread, NULL, publish_on, &flood), 0);
+    pthread_t thread = started(publish_on, &flood);
     struct pollfd fd = {.fd = hf_dispatch_fd(client), .events = POLLIN};
     int most = 0;
     for (int i = 0; i < 2; i++) { /* of which the second finds the queue full */
@@ -379,7 +369,7 @@ WORLD_CASE(news_without_end_leave_time_for_others) {
 /* ---- Arguments ---- */
 
 CASE(wrong_arguments_are_refused) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_listener *none = NULL;
     static char long_name[70000];
     memset(long_name, 'x', sizeof long_name);
@@ -397,7 +387,6 @@ CASE(wrong_arguments_are_refused) {
     assert_int_equal(hf_listen_breaks(w.client, NULL, NULL, &none), HF_EINVAL);
     assert_int_equal(hf_listen_breaks(w.client, notification_log_add, NULL, NULL), HF_EINVAL);
     hf_listener_free(NULL);
-    world_end(&w);
 }
 
 /* ---- Memory ---- */
@@ -412,11 +401,10 @@ static bool has_heard(void *arg) {
 static bool play_with_memory(struct server *server, long fail_at) {
     struct memory memory = {0};
     struct notification_log *notification_log = notification_log_new();
-    hf_client *client;
     hf_listener *listener = NULL;
     hf_options options = world_options();
     options.allocator = memory_allocator(&memory);
-    assert_int_equal(hf_open(server_url(server), &options, &client), HF_OK);
+    hf_client *client = made(hf_open, server_url(server), &options);
     atomic_store(&memory.fail_at, atomic_load(&memory.calls) + fail_at);
     int err = hf_listen(client, WORLD_NAME, notification_log_add, notification_log, &listener);
     if (err == HF_OK) {

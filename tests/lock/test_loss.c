@@ -5,9 +5,6 @@
  * the signs reach, and handles that come and go meanwhile, are in test_loss_handles.c.
  */
 #include "lock/loss.h"
-#include "support/case.h"
-
-#include <unistd.h>
 
 static void acquire_lease(hf_lock *lock, int64_t lease_ms) {
     hf_acquire_options options = world_wait_for(0, lease_ms);
@@ -20,8 +17,7 @@ WORLD_CASE_WITH(losses_without_a_listener, world_options(), options.watchdog_ms 
     enum { LOST = 300, REMEMBERED = 256 };
     hf_owner owners[LOST];
     for (int i = 0; i < LOST; i++) {
-        hf_acquire_options acquire = world_wait_for(0, HF_WATCHDOG);
-        acquire.owner = owners[i] = hf_owner_new();
+        hf_acquire_options acquire = world_wait_as(owners[i] = hf_owner_new(), 0, HF_WATCHDOG);
         assert_int_equal(hf_lock_acquire_with(w->lock, &acquire, NULL), HF_OK);
         assert_int_equal(hf_lock_break(w->lock, NULL), HF_OK);
     }
@@ -62,7 +58,7 @@ static void expect_lost_once(struct world *w, struct world_events *events, int f
 }
 
 static void lose_by(int64_t watchdog_ms, int64_t lease_ms, void (*lose)(struct world *w)) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct world_events events = {0};
     loss_begin(&w, watchdog_ms);
     assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
@@ -77,7 +73,6 @@ static void lose_by(int64_t watchdog_ms, int64_t lease_ms, void (*lose)(struct w
     if (lease_ms != HF_WATCHDOG)
         assert_int_equal(atomic_load(&events.warnings), 1);
     assert_int_equal(atomic_load(&events.orphans), 0);
-    world_end(&w);
 }
 
 static void by_flush(struct world *w) {
@@ -206,7 +201,7 @@ CASE(the_next_call_says_so_once) {
 /* The answer to a nested call comes after the hold's deadline, when its end has been reported: too
  * late, whatever it says. Nothing is held afterwards, here or at the server. */
 static void answered_after_the_deadline(int (*start)(hf_lock *lock, hf_op **op)) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct world_events events = {0};
     hf_op *op;
     hf_options options = world_options();
@@ -218,8 +213,7 @@ static void answered_after_the_deadline(int (*start)(hf_lock *lock, hf_op **op))
     brief.owner = 9;
     for (int i = 0; i < 2; i++) {
         assert_int_equal(hf_lock_acquire_start(w.lock, &brief, NULL, NULL, &op), HF_OK);
-        assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_OK);
-        hf_op_free(op);
+        assert_int_equal(joined(op, NULL), HF_OK);
     }
     proxy_blackhole(w.proxy, false, true);
     struct monitor *monitor = monitor_start(w.server);
@@ -228,8 +222,7 @@ static void answered_after_the_deadline(int (*start)(hf_lock *lock, hf_op **op))
     monitor_stop(monitor);
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
     proxy_heal(w.proxy);
-    assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_ELOST);
-    hf_op_free(op);
+    assert_int_equal(joined(op, NULL), HF_ELOST);
     assert_int_equal(hf_lock_remaining_ms_as(w.lock, 9), 0);
     assert_int_equal(world_stats(w.client).holds, 0);
     assert_int_equal(world_stats(w.client).losses, 1);
@@ -238,7 +231,6 @@ static void answered_after_the_deadline(int (*start)(hf_lock *lock, hf_op **op))
     assert_int_equal(hf_lock_try(w.rival_lock), HF_OK);
     assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
     assert_int_equal(atomic_load(&events.losses), 1);
-    world_end(&w);
 }
 
 static int start_release(hf_lock *lock, hf_op **op) {
@@ -246,8 +238,7 @@ static int start_release(hf_lock *lock, hf_op **op) {
 }
 
 static int start_acquire(hf_lock *lock, hf_op **op) {
-    hf_acquire_options options = world_wait_for(HF_FOREVER, 60000);
-    options.owner = 9;
+    hf_acquire_options options = world_wait_as(9, HF_FOREVER, 60000);
     return hf_lock_acquire_start(lock, &options, NULL, NULL, op);
 }
 
@@ -365,8 +356,7 @@ CASE(a_renewal_overtaken_by_the_release) {
     options.cmd_timeout_ms = 10000;
     world_begin(&w, &options);
     assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
-    hf_acquire_options given = world_wait_for(0, HF_WATCHDOG);
-    given.owner = 9;
+    hf_acquire_options given = world_wait_as(9, 0, HF_WATCHDOG);
     for (int i = 0; i < 4; i++) {
         struct world_caller caller = {.handle = w.lock};
         proxy_delay(w.proxy, WORLD_RENEW, 80);

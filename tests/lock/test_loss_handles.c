@@ -6,14 +6,11 @@
  * it. How a hold can be lost is in test_loss.c.
  */
 #include "lock/loss.h"
-#include "support/case.h"
-
-#include <string.h>
 
 LOSS_CASE(two_handles_are_both_notified, ENDURING_MS) {
     struct world_events first = {0}, second = {0}, other = {0};
-    hf_lock *twin, *another;
-    assert_int_equal(hf_lock_new(w->client, WORLD_NAME, &twin), HF_OK);
+    own_lock *another;
+    own_lock *twin = made(hf_lock_new, w->client, WORLD_NAME);
     assert_int_equal(hf_lock_new(w->client, "another", &another), HF_OK);
     assert_int_equal(hf_lock_on_lost(w->lock, world_on_event, &first), HF_OK);
     assert_int_equal(hf_lock_on_lost(twin, world_on_event, &second), HF_OK);
@@ -31,8 +28,6 @@ LOSS_CASE(two_handles_are_both_notified, ENDURING_MS) {
     assert_int_equal(atomic_load(&other.losses), 0);
     assert_int_equal(hf_lock_release(twin), HF_ELOST); /* one loss, told once by a call */
     assert_int_equal(hf_lock_release(w->lock), HF_ENOTOWNER);
-    hf_lock_free(twin);
-    hf_lock_free(another);
 }
 
 CASE(a_callback_is_replaced_and_ended) {
@@ -79,7 +74,7 @@ static void on_story(hf_lock *lock, const hf_event *event, void *user) {
 }
 
 CASE(the_event_says_whose_hold_it_was) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct story story;
     memset(&story, 0, sizeof story);
     loss_begin(&w, ENDURING_MS);
@@ -93,7 +88,6 @@ CASE(the_event_says_whose_hold_it_was) {
     assert_int_not_equal(story.reason[0], '\0');
     assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER); /* this thread lost nothing */
     assert_int_equal(hf_lock_release_as(w.lock, 77), HF_ELOST);
-    world_end(&w);
 }
 
 static void free_in_callback(hf_lock *lock, const hf_event *event, void *user) {
@@ -107,10 +101,9 @@ CASE(a_handle_is_freed_in_its_own_callback) {
         struct world w;
         atomic_int freed = 0;
         struct world_events events = {0};
-        hf_lock *doomed, *survivor;
         loss_begin(&w, ENDURING_MS);
-        assert_int_equal(hf_lock_new(w.client, WORLD_NAME, &doomed), HF_OK);
-        assert_int_equal(hf_lock_new(w.client, WORLD_NAME, &survivor), HF_OK);
+        hf_lock *doomed = made(hf_lock_new, w.client, WORLD_NAME);
+        hf_lock *survivor = made(hf_lock_new, w.client, WORLD_NAME);
         assert_true(hf_lock_lost_fd(doomed) >= 0);
         assert_int_equal(hf_lock_on_lost(doomed, free_in_callback, &freed), HF_OK);
         assert_int_equal(hf_lock_on_lost(survivor, world_on_event, &events), HF_OK);
@@ -151,10 +144,9 @@ static void on_lost_slowly(hf_lock *lock, const hf_event *event, void *user) {
 CASE(free_waits_for_a_running_callback) {
     struct world w;
     struct slow slow;
-    hf_lock *handle;
     memset(&slow, 0, sizeof slow);
     loss_begin(&w, ENDURING_MS);
-    assert_int_equal(hf_lock_new(w.client, WORLD_NAME, &handle), HF_OK);
+    hf_lock *handle = made(hf_lock_new, w.client, WORLD_NAME);
     assert_int_equal(hf_lock_on_lost(handle, on_lost_slowly, &slow), HF_OK);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     loss_by_del(&w);

@@ -4,12 +4,7 @@
  *
  * A server of its own for each command.
  */
-#include "support/case.h"
-#include "support/new_lock.h"
 #include "support/world.h"
-
-#include <stdio.h>
-#include <string.h>
 
 struct missing {
     const char *command;
@@ -35,12 +30,9 @@ static const struct missing all[] = {
 };
 /* An older one may not know it at all, and then there is nothing to take away. */
 static bool server_knows(const char *command) {
-    struct server *server = server_start(NULL);
-    redisReply *reply = cmd(server, "COMMAND INFO %s", command);
-    bool knows = reply->elements == 1 && reply->element[0]->type == REDIS_REPLY_ARRAY;
-    freeReplyObject(reply);
-    server_free(server);
-    return knows;
+    own_server *server = server_start(NULL);
+    own_reply *reply = cmd(server, "COMMAND INFO %s", command);
+    return reply->elements == 1 && reply->element[0]->type == REDIS_REPLY_ARRAY;
 }
 
 static struct server *server_without(const char *command) {
@@ -61,14 +53,12 @@ static void assert_error_names(const char *command, int code) {
 }
 
 ROW_CASES(U47_a_command_that_is_not_there, missing, all) {
-    hf_client *client;
-    hf_lock *lock;
     hf_fleet *fleet = NULL;
     if (!server_knows(missing->command))
         skip();
     struct server *server = server_without(missing->command);
-    assert_int_equal(hf_open(server_url(server), NULL, &client), HF_OK);
-    assert_int_equal(hf_lock_new(client, WORLD_NAME, &lock), HF_OK);
+    hf_client *client = made(hf_open, server_url(server), NULL);
+    hf_lock *lock = made(hf_lock_new, client, WORLD_NAME);
     assert_int_equal(hf_lock_acquire(lock), missing->acquired);
     assert_error_names(missing->command, missing->acquired);
     if (missing->acquired == HF_OK) {
@@ -99,10 +89,8 @@ static struct server *server_with_no_commands(void) {
 /* Valkey 9.1, whose Lua is a module: unloaded, or built without and never loaded. */
 static bool unload_lua(struct server *server) {
     freeReplyObject(cmd(server, "MODULE UNLOAD lua"));
-    redisReply *reply = cmd(server, "EVAL %s 0", "return 1");
-    bool unloaded = reply->type == REDIS_REPLY_ERROR;
-    freeReplyObject(reply);
-    return unloaded;
+    own_reply *reply = cmd(server, "EVAL %s 0", "return 1");
+    return reply->type == REDIS_REPLY_ERROR;
 }
 
 static struct server *server_with_no_module(void) {
@@ -143,23 +131,21 @@ static void try_locks(const struct scriptless *row, hf_client *client) {
                                      HF_WRITE,
                                      HF_PLAIN | HF_COHORT};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        hf_lock *lock;
-        assert_int_equal(new_lock(client, kinds[i], WORLD_NAME, strlen(WORLD_NAME), &lock), HF_OK);
+        own_lock *lock = made(new_lock, client, kinds[i], WORLD_NAME, strlen(WORLD_NAME));
         assert_no_scripting(row, hf_lock_acquire(lock)); /* without a limit: it does not wait */
         assert_no_scripting(row, hf_lock_try(lock));
-        hf_lock_free(lock);
     }
 }
 
 static void try_several(const struct scriptless *row, hf_client *client) {
     static const hf_bytes values[] = {{"a", 1}, {"b", 1}};
-    hf_lock *members[2], *all_of_them, *group;
+    hf_lock *members[2], *group;
     assert_int_equal(hf_lock_new_group(client, "group", 5, values, 2, &group), HF_OK);
     assert_no_scripting(row, hf_lock_acquire(group));
     hf_lock_free(group);
     assert_int_equal(hf_lock_new(client, "one", &members[0]), HF_OK);
     assert_int_equal(hf_lock_new(client, "two", &members[1]), HF_OK);
-    assert_int_equal(hf_lock_new_multi(members, 2, &all_of_them), HF_OK);
+    hf_lock *all_of_them = made(hf_lock_new_multi, members, 2);
     assert_no_scripting(row, hf_lock_acquire(all_of_them));
     hf_lock_free(all_of_them);
     hf_lock_free(members[0]);
@@ -167,9 +153,9 @@ static void try_several(const struct scriptless *row, hf_client *client) {
 }
 
 static void try_objects(const struct scriptless *row, hf_client *client) {
-    hf_sem *sem;
-    hf_permits *permits;
-    hf_latch *latch;
+    own_sem *sem;
+    own_permits *permits;
+    own_latch *latch;
     hf_permit_id id;
     bool set;
     assert_int_equal(hf_sem_new(client, "sem", &sem), HF_OK);
@@ -181,17 +167,12 @@ static void try_objects(const struct scriptless *row, hf_client *client) {
     assert_no_scripting(row, hf_permits_acquire(permits, &id));
     assert_no_scripting(row, hf_latch_try_set(latch, 1, &set));
     assert_no_scripting(row, hf_latch_count_down(latch));
-    hf_sem_free(sem);
-    hf_permits_free(permits);
-    hf_latch_free(latch);
 }
 
 ROW_CASES(U47_no_scripting_is_told_by_a_quorum, scriptless, ways) {
     enum { SERVERS = 3 };
     struct server *servers[SERVERS];
     char urls[1024] = "";
-    hf_client *client;
-    hf_lock *lock;
     for (int i = 0; i < SERVERS; i++) {
         servers[i] = scriptless->start();
         if (servers[i] == NULL)
@@ -199,8 +180,8 @@ ROW_CASES(U47_no_scripting_is_told_by_a_quorum, scriptless, ways) {
         snprintf(urls + strlen(urls), sizeof urls - strlen(urls), "%s%s", i > 0 ? " " : "",
                  server_url(servers[i]));
     }
-    assert_int_equal(hf_open(urls, NULL, &client), HF_OK);
-    assert_int_equal(hf_lock_new(client, WORLD_NAME, &lock), HF_OK);
+    hf_client *client = made(hf_open, urls, NULL);
+    hf_lock *lock = made(hf_lock_new, client, WORLD_NAME);
     assert_no_scripting(scriptless, hf_lock_try(lock));
     assert_no_scripting(scriptless, hf_lock_acquire(lock));
     hf_lock_free(lock);
@@ -210,17 +191,14 @@ ROW_CASES(U47_no_scripting_is_told_by_a_quorum, scriptless, ways) {
 }
 
 ROW_CASES(U47_no_scripting_is_told_by_every_kind, scriptless, ways) {
-    hf_client *client;
-    struct server *server = scriptless->start();
+    own_server *server = scriptless->start();
     if (server == NULL)
         skip();
-    assert_int_equal(hf_open(server_url(server), NULL, &client), HF_OK);
+    own_client *client = made(hf_open, server_url(server), NULL);
     try_locks(scriptless, client);
     try_several(scriptless, client);
     try_objects(scriptless, client);
     assert_int_equal(cmd_int(server, "DBSIZE"), 0);
-    assert_int_equal(hf_close(client), HF_OK);
-    server_free(server);
 }
 
 /* ---- Scripts that go away ---- */
@@ -229,13 +207,11 @@ ROW_CASES(U47_no_scripting_is_told_by_every_kind, scriptless, ways) {
 CASE(U47_scripting_that_goes_away_is_told_to_the_holder) {
     static const struct scriptless *const row = &ways[1];
     hf_options options = HF_OPTIONS_INIT;
-    hf_client *client;
-    hf_lock *lock;
     struct world_events events = {0};
     struct server *server = server_start(NULL);
     options.watchdog_ms = ENDURING_MS;
-    assert_int_equal(hf_open(server_url(server), &options, &client), HF_OK);
-    assert_int_equal(hf_lock_new(client, WORLD_NAME, &lock), HF_OK);
+    hf_client *client = made(hf_open, server_url(server), &options);
+    hf_lock *lock = made(hf_lock_new, client, WORLD_NAME);
     assert_int_equal(hf_lock_on_lost(lock, world_on_event, &events), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     bool unloaded = unload_lua(server);

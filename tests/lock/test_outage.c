@@ -5,19 +5,14 @@
 #include <holdfast/holdfast.h>
 
 #include "support/case.h"
+#include "support/new_lock.h"
 #include "support/server.h"
-#include "support/wait.h"
 
 #include <arpa/inet.h>
 #include <dlfcn.h>
 #include <netdb.h>
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 /* How often something was logged, and how loudly. */
 struct lines {
@@ -80,23 +75,20 @@ static bool wait_lines(struct lines *lines, int at_least) {
 }
 
 static hf_lock *lock_on(hf_client *client, const char *name) {
-    hf_lock *lock;
-    assert_int_equal(hf_lock_new(client, name, &lock), HF_OK);
-    return lock;
+    return made(hf_lock_new, client, name);
 }
 
 /* ---- Once ---- */
 
 CASE(U92_an_outage_is_reported_once) {
     const struct server_options tcp = {.tcp = true};
-    struct server *server = server_start(&tcp);
+    own_server *server = server_start(&tcp);
     struct journal journal;
     hf_options options = HF_OPTIONS_INIT;
-    hf_client *client;
     begin_journal(&journal, &options);
     options.watchdog_ms = 3000;
-    assert_int_equal(hf_open(server_tcp_url(server), &options, &client), HF_OK);
-    hf_lock *lock = lock_on(client, "outage");
+    own_client *client = made(hf_open, server_tcp_url(server), &options);
+    own_lock *lock = lock_on(client, "outage");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     server_kill(server);
     assert_true(wait_lines(&journal.failed, 6));
@@ -106,9 +98,6 @@ CASE(U92_an_outage_is_reported_once) {
     server_restart(server);
     assert_int_equal(hf_ping(client), HF_OK);
     assert_true(wait_lines(&journal.again, 1));
-    hf_lock_free(lock);
-    hf_close(client);
-    server_free(server);
 }
 
 /* ---- At once ---- */
@@ -117,10 +106,9 @@ CASE(U92_an_outage_is_reported_once) {
 static void a_host_that_does_not_exist(const char *url, int code, const char *words) {
     struct journal journal;
     hf_options options = HF_OPTIONS_INIT;
-    hf_client *client;
     begin_journal(&journal, &options);
     options.connect_timeout_ms = 10 * HANG_MS;
-    assert_int_equal(hf_open(url, &options, &client), HF_OK);
+    hf_client *client = made(hf_open, url, &options);
     hf_lock *lock = lock_on(client, "nowhere");
     int64_t start_ms = now_ms();
     assert_int_equal(hf_lock_acquire(lock), code);
@@ -141,15 +129,13 @@ CASE(U91_a_name_that_does_not_exist_ends_a_wait_at_once) {
 
 /* Whatever the third server does. */
 CASE(U91_without_the_names_of_a_majority_a_wait_ends_at_once) {
-    struct server *server = server_start(NULL);
-    char urls[512];
-    snprintf(urls, sizeof urls, "redis://nowhere.invalid redis://neither.invalid %s",
-             server_url(server));
+    own_server *server = server_start(NULL);
+    own_text *urls =
+        text_of("redis://nowhere.invalid redis://neither.invalid %s", server_url(server));
     a_host_that_does_not_exist(urls, HF_ENOQUORUM,
                                "no such host: nowhere.invalid:6379 neither.invalid:6379");
     a_host_that_does_not_exist("redis://nowhere.invalid redis://neither.invalid redis://a.invalid",
                                HF_ENOQUORUM, "no such host: nowhere.invalid:6379 neither");
-    server_free(server);
 }
 
 /* ---- A name that has led to a server ---- */
@@ -157,6 +143,7 @@ CASE(U91_without_the_names_of_a_majority_a_wait_ends_at_once) {
 static atomic_bool resolves;
 
 /* The libraries' resolver, but for one name. */
+/* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name) */
 int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
                 struct addrinfo **ret) {
     int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
@@ -176,8 +163,6 @@ static void a_name_that_goes_away(int count) {
     struct server *servers[3];
     struct journal journal;
     hf_options options = HF_OPTIONS_INIT;
-    hf_client *client;
-    pthread_t thread;
     void *acquired;
     char urls[512] = "";
     for (int i = 0; i < count; i++) {
@@ -190,13 +175,13 @@ static void a_name_that_goes_away(int count) {
     options.connect_timeout_ms = 10 * HANG_MS;
     options.restart_guard_ms = count > 1 ? 0 : options.restart_guard_ms;
     atomic_store(&resolves, true);
-    assert_int_equal(hf_open(urls, &options, &client), HF_OK);
+    hf_client *client = made(hf_open, urls, &options);
     hf_lock *lock = lock_on(client, "sometimes");
     assert_non_null(acquire_and_release(lock));
     atomic_store(&resolves, false);
     for (int i = 0; i < count; i++)
         server_kill(servers[i]);
-    assert_int_equal(pthread_create(&thread, NULL, acquire_and_release, lock), 0);
+    pthread_t thread = started(acquire_and_release, lock);
     assert_true(wait_lines(&journal.lookups, 2 * count));
     for (int i = 0; i < count; i++)
         server_restart(servers[i]);
@@ -221,7 +206,6 @@ CASE(a_server_that_is_mute_is_not_unreachable) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof address;
     hf_options options = HF_OPTIONS_INIT;
-    hf_client *client;
     char url[64];
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
@@ -230,7 +214,7 @@ CASE(a_server_that_is_mute_is_not_unreachable) {
     snprintf(url, sizeof url, "redis://127.0.0.1:%d", ntohs(address.sin_port));
     options.cmd_timeout_ms = 300;
     options.connect_timeout_ms = 1000;
-    assert_int_equal(hf_open(url, &options, &client), HF_OK);
+    hf_client *client = made(hf_open, url, &options);
     hf_lock *lock = lock_on(client, "mute");
     assert_int_equal(hf_lock_acquire(lock), HF_EUNREACH);
     assert_null(strstr(hf_last_error()->text, "cannot connect"));
@@ -242,25 +226,21 @@ CASE(a_server_that_is_mute_is_not_unreachable) {
 
 /* The server answers at once; it is replicas that are not there. */
 CASE(without_replicas_the_error_names_them) {
-    struct server *server = server_start(NULL);
+    own_server *server = server_start(NULL);
     struct journal journal;
     hf_options options = HF_OPTIONS_INIT;
-    hf_client *client;
     begin_journal(&journal, &options);
     options.acks = 1;
     options.ack_timeout_ms = 4000;
     options.cmd_timeout_ms = 20000;
     options.watchdog_ms = 60000;
     options.connect_timeout_ms = 6000;
-    assert_int_equal(hf_open(server_url(server), &options, &client), HF_OK);
-    hf_lock *lock = lock_on(client, "alone");
+    own_client *client = made(hf_open, server_url(server), &options);
+    own_lock *lock = lock_on(client, "alone");
     assert_int_equal(hf_lock_acquire(lock), HF_ENOREPLICA);
     assert_true(wait_lines(&journal.held_up, 1));
     assert_non_null(strstr(journal.text, "too few of its replicas confirm"));
     assert_null(strstr(journal.text, "does not answer"));
-    hf_lock_free(lock);
-    hf_close(client);
-    server_free(server);
 }
 
 RUN_CASES(NULL, NULL)

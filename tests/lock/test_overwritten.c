@@ -5,8 +5,6 @@
  * that, the callback reports it, and it is counted. And the server survives any number in a field.
  */
 #include "lock/group.h"
-#include "support/case.h"
-#include "support/new_lock.h"
 
 struct kind_case {
     const char *name;
@@ -23,11 +21,9 @@ static const struct kind_case cases[] = {
 enum { CASES = sizeof cases / sizeof *cases };
 
 static hf_lock *new_case(const struct world *w, const struct kind_case *kind) {
-    hf_lock *lock;
     if (kind->group)
         return new_values(w->client, "jack mary");
-    assert_int_equal(new_lock(w->client, kind->kind, WORLD_NAME, strlen(WORLD_NAME), &lock), HF_OK);
-    return lock;
+    return made(new_lock, w->client, kind->kind, WORLD_NAME, strlen(WORLD_NAME));
 }
 
 static void hold(struct world *w, const struct kind_case *kind, const hf_options *options,
@@ -117,16 +113,12 @@ CASE(a_nested_acquire_of_an_overwritten_hold) {
 /* ---- Forged ---- */
 
 static bool is_alive(struct server *server) {
-    redisReply *reply = cmd(server, "PING");
-    bool alive = reply->type == REDIS_REPLY_STATUS;
-    freeReplyObject(reply);
-    return alive;
+    own_reply *reply = cmd(server, "PING");
+    return reply->type == REDIS_REPLY_STATUS;
 }
 
 static hf_lock *side(struct world *w, any_kind kind) {
-    hf_lock *lock;
-    assert_int_equal(new_lock(w->client, kind, WORLD_NAME, strlen(WORLD_NAME), &lock), HF_OK);
-    return lock;
+    return made(new_lock, w->client, kind, WORLD_NAME, strlen(WORLD_NAME));
 }
 
 /* A reader that has an endless count keeps writers out, as any would, and nobody else's calls go on for

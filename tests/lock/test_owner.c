@@ -5,14 +5,10 @@
  * instead, and then any thread may act for them through any handle. What a handle's end does (U64)
  * and what a thread's end does (U54, U55) is here too.
  */
-#include "support/case.h"
 #include "support/world.h"
 
-#include <string.h>
-
 static hf_acquire_options once_as(hf_owner owner) {
-    hf_acquire_options options = world_wait_for(0, HF_WATCHDOG);
-    options.owner = owner;
+    hf_acquire_options options = world_wait_as(owner, 0, HF_WATCHDOG);
     return options;
 }
 
@@ -50,16 +46,14 @@ static void *run_job(void *arg) {
 
 static int elsewhere(hf_lock *lock, hf_owner owner, bool release) {
     struct job job = {.lock = lock, .owner = owner, .release = release, .err = HF_EINVAL};
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, run_job, &job), 0);
+    pthread_t thread = started(run_job, &job);
     assert_int_equal(pthread_join(thread, NULL), 0);
     return job.err;
 }
 
 WORLD_CASE(C215_C218_ownership_follows_the_number) {
-    hf_lock *second;
     char one[64], two[64];
-    assert_int_equal(hf_lock_new(w->client, WORLD_NAME, &second), HF_OK);
+    own_lock *second = made(hf_lock_new, w->client, WORLD_NAME);
     world_owner_text(w->client, 1, one);
     world_owner_text(w->client, 2, two);
 
@@ -80,7 +74,6 @@ WORLD_CASE(C215_C218_ownership_follows_the_number) {
     assert_int_equal(hf_lock_release_as(w->lock, 1), HF_ENOTOWNER);
     assert_int_equal(hf_lock_release_as(w->lock, 2), HF_OK);
     assert_true(world_free(w));
-    hf_lock_free(second);
 }
 
 /* The same number of another client is another owner. */
@@ -136,8 +129,7 @@ WORLD_CASE(R08_async_acquires_get_fresh_owners) {
         hf_result result = HF_RESULT_INIT;
         char text[64];
         assert_int_equal(hf_lock_acquire_start(w->lock, NULL, NULL, NULL, &op), HF_OK);
-        assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_OK);
-        hf_op_free(op);
+        assert_int_equal(joined(op, &result), HF_OK);
         owners[i] = result.owner;
         assert_true(result.owner > UINT32_MAX);
         assert_int_not_equal(result.owner, hf_owner_self());
@@ -164,9 +156,8 @@ CASE(U55_numbers_are_never_used_again) {
     pthread_t first = 0;
     bool reused = false;
     for (int i = 0; i < 200; i++) {
-        pthread_t thread;
         hf_owner owner = 0;
-        assert_int_equal(pthread_create(&thread, NULL, tell_number, &owner), 0);
+        pthread_t thread = started(tell_number, &owner);
         assert_int_equal(pthread_join(thread, NULL), 0);
         assert_true(owner > last);
         last = owner;
@@ -190,7 +181,7 @@ WORLD_CASE_WITH(U54_holds_of_an_ended_thread_are_not_renewed, world_options(),
     /* the thread has ended long before the first renewal */
     struct world_events events = {0};
     assert_int_equal(hf_lock_on_lost(w->lock, world_on_event, &events), HF_OK);
-    struct monitor *monitor = monitor_start(w->server);
+    own_monitor *monitor = monitor_start(w->server);
     int64_t start_ms = now_ms();
     assert_int_equal(elsewhere(w->lock, 0, false), HF_OK);
     assert_true(world_wait_atomic(&events.orphans, 1, HANG_MS));
@@ -203,7 +194,6 @@ WORLD_CASE_WITH(U54_holds_of_an_ended_thread_are_not_renewed, world_options(),
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
     assert_int_equal(atomic_load(&events.orphans), 1);
     assert_int_equal(world_stats(w->client).holds, 0);
-    monitor_stop(monitor);
 }
 
 /* Numbers that the caller chose belong to no thread. */
@@ -220,12 +210,11 @@ WORLD_CASE_WITH(U54_explicit_owners_outlive_threads, world_options(),
 /* ---- Handles ---- */
 
 WORLD_CASE(U64_a_handle_is_not_a_hold) {
-    hf_lock *first, *second;
-    assert_int_equal(hf_lock_new(w->client, WORLD_NAME, &first), HF_OK);
+    hf_lock *first = made(hf_lock_new, w->client, WORLD_NAME);
     assert_int_equal(hf_lock_acquire(first), HF_OK);
     hf_lock_free(first); /* while it is held */
     assert_int_equal(world_count(w, w->owner), 1);
-    assert_int_equal(hf_lock_new(w->client, WORLD_NAME, &second), HF_OK);
+    hf_lock *second = made(hf_lock_new, w->client, WORLD_NAME);
     assert_int_equal(hf_lock_acquire(second), HF_OK);
     assert_int_equal(world_count(w, w->owner), 2);
     assert_int_equal(hf_lock_release(w->lock), HF_OK); /* by any handle of the name */
@@ -241,18 +230,16 @@ static bool somebody_listens(void *server) {
 
 /* An asynchronous wait does not need the handle it was started through. */
 WORLD_CASE(U64_a_handle_freed_while_its_operation_waits) {
-    hf_lock *handle;
     hf_op *op;
     hf_result result = HF_RESULT_INIT;
     assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
-    assert_int_equal(hf_lock_new(w->client, WORLD_NAME, &handle), HF_OK);
+    hf_lock *handle = made(hf_lock_new, w->client, WORLD_NAME);
     assert_int_equal(hf_lock_acquire_start(handle, NULL, NULL, NULL, &op), HF_OK);
     assert_true(wait_until(somebody_listens, w->server, HANG_MS));
     hf_lock_free(handle);
     assert_int_equal(hf_op_wait(op, 0, NULL), HF_EPENDING);
     assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
-    assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_OK);
-    hf_op_free(op);
+    assert_int_equal(joined(op, &result), HF_OK);
     assert_int_equal(hf_lock_release_as(w->lock, result.owner), HF_OK);
 }
 

@@ -7,11 +7,8 @@
  * In the long form (HF_SOAK) the server stops for longer than any call waits for it.
  */
 #include "lock/sleepers.h"
-#include "support/case.h"
 
 #include <sched.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define MANY 1000
 #define SOME 200
@@ -55,7 +52,7 @@ static bool connects_again(void *arg) {
 
 /* Its connections stay, and say nothing; so all ask, which is not answered, either. */
 CASE(the_server_stops_for_a_while) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct sleepers s;
     hf_options options = world_options();
     options.watchdog_ms = 4 * STOPPED_MS; /* nothing is lost meanwhile */
@@ -75,42 +72,39 @@ CASE(the_server_stops_for_a_while) {
     }
     all_are_free(&s);
     sleepers_end(&s);
-    world_end(&w);
 }
 
 /* What they waited for is gone with everything else, and nobody is there to tell them. */
 CASE(the_server_restarts_empty) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct sleepers s;
-    struct server *server = server_start(NULL);
+    own_server *server = server_start(NULL);
     world_begin_on(&w, server, NULL);
     sleepers_begin(&s, &w, MANY, HF_FOREVER, NULL);
     server_restart(server);
     for (size_t i = 0; i < MANY; i++)
         assert_int_equal(sleepers_join(&s, i), HF_OK);
     sleepers_end(&s);
-    world_end(&w);
-    server_free(server);
 }
 
 /* The releases are reported to nobody, since nobody listens at that moment. */
 WORLD_CASE(messages_are_lost_with_their_connection) {
-    struct sleepers s;
+    OWN(sleepers_end) struct sleepers s;
     sleepers_begin(&s, w, MANY, HF_FOREVER, NULL);
     proxy_refuse(s.proxy, true);
     assert_true(cmd_int(w->server, "CLIENT KILL TYPE pubsub") >= 1);
     release_all(&s);
     proxy_refuse(s.proxy, false);
     all_get_it(&s);
-    sleepers_end(&s);
 }
 
 /* ---- In the same instant ---- */
 
-/* Whichever comes first: what was got is released, and what was cancelled leaves nothing. The cancel comes a little later
- * each time, so that it meets all there is between the message and the lock. */
+/* Whichever comes first: what was got is released, and what was cancelled leaves nothing. The
+ * cancel comes a little later each time, so that it meets all there is between the message and the
+ * lock. */
 WORLD_CASE(a_cancel_meets_the_message) {
-    struct sleepers s;
+    OWN(sleepers_end) struct sleepers s;
     int cancelled = 0;
     sleepers_begin(&s, w, SOME, HF_FOREVER, NULL);
     for (size_t i = 0; i < SOME; i++) {
@@ -124,12 +118,11 @@ WORLD_CASE(a_cancel_meets_the_message) {
     }
     print_message("%d of %d were cancelled\n", cancelled, SOME);
     all_are_free(&s);
-    sleepers_end(&s);
 }
 
 /* Each lock becomes free within the few milliseconds in which its wait ends. */
 WORLD_CASE(the_wait_ends_with_the_message) {
-    struct sleepers s;
+    OWN(sleepers_end) struct sleepers s;
     int late = 0;
     int64_t wait_ms = 1000;
     sleepers_begin(&s, w, SOME, wait_ms, NULL);
@@ -145,7 +138,6 @@ WORLD_CASE(the_wait_ends_with_the_message) {
     }
     print_message("%d of %d were too late\n", late, SOME);
     all_are_free(&s);
-    sleepers_end(&s);
 }
 
 /* ---- Who waits ---- */
@@ -157,16 +149,16 @@ static bool has_answered(const hf_fleet *fleet, const hf_client *client) {
     return false;
 }
 
-/* They wake for nothing and go to sleep again on one thread, while another tells of them, which a sanitizer sees. Who has no
- * processor in time is silent, and that is asked again. */
+/* They wake for nothing and go to sleep again on one thread, while another tells of them, which a
+ * sanitizer sees. Who has no processor in time is silent, and that is asked again. */
 WORLD_CASE(they_are_reported_while_they_come_and_go) {
-    struct sleepers s;
+    OWN(sleepers_end) struct sleepers s;
     hf_options options = world_options();
     options.report_after_ms = 0;
     options.flags = HF_MANUAL_DISPATCH;
     sleepers_begin(&s, w, FEW, HF_FOREVER, &options);
     for (int answers = 0; answers < 20;) {
-        hf_fleet *fleet = NULL;
+        own_fleet *fleet = NULL;
         hf_op *survey;
         assert_int_equal(hf_survey_start(w->rival, NULL, &fleet, NULL, NULL, &survey), HF_OK);
         while (hf_op_wait(survey, 0, NULL) == HF_EPENDING)
@@ -183,17 +175,15 @@ WORLD_CASE(they_are_reported_while_they_come_and_go) {
         bool answered = has_answered(fleet, s.client);
         assert_int_equal(waiters, answered ? FEW : 0);
         answers += answered;
-        hf_fleet_free(fleet);
     }
     release_all(&s);
     all_get_it(&s);
-    sleepers_end(&s);
 }
 
 /* ---- fork ---- */
 
 WORLD_CASE(a_fork_leaves_them_alone) {
-    struct sleepers s;
+    OWN(sleepers_end) struct sleepers s;
     hf_options options = world_options();
     options.ping_interval_ms = 10 * HANG_MS; /* who is idle sends nothing */
     sleepers_begin(&s, w, FEW, HF_FOREVER, &options);
@@ -203,7 +193,6 @@ WORLD_CASE(a_fork_leaves_them_alone) {
     release_all(&s);
     all_get_it(&s);
     assert_int_equal(world_stats(s.client).reconnects, 0);
-    sleepers_end(&s);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

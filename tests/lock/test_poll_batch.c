@@ -9,10 +9,6 @@
  * interval, so they are few, and each covers many waiters.
  */
 #include "lock/sleepers.h"
-#include "support/case.h"
-
-#include <stdio.h>
-#include <string.h>
 
 #define MANY 120 /* more than go into one look */
 #define FEW 4
@@ -23,7 +19,7 @@
 #define INTERVAL_MS 9300 /* and is due again after that */
 
 WORLD_CASE(a_lost_message_costs_ten_seconds_at_most) {
-    struct sleepers s;
+    OWN(sleepers_end) struct sleepers s;
     int64_t start_ms = now_ms();
     sleepers_begin(&s, w, MANY, HF_FOREVER, NULL);
     int64_t begun_ms = now_ms() - start_ms;
@@ -47,7 +43,6 @@ WORLD_CASE(a_lost_message_costs_ten_seconds_at_most) {
     /* and is as awake as ever */
     assert_int_equal(hf_lock_release(s.all[MANY - 1].rival), HF_OK);
     assert_int_equal(hf_op_wait(s.all[MANY - 1].op, HANG_MS, NULL), HF_OK);
-    sleepers_end(&s);
 }
 
 /* What a hostile server may say; each is for a look at FEW. */
@@ -62,18 +57,16 @@ static const char *const nonsense[] = {
 };
 #define KINDS (sizeof nonsense / sizeof nonsense[0])
 
-CASE(whatever_is_answered_they_attempt) {
-    struct world w;
+WORLD_CASE(whatever_is_answered_they_attempt) {
     struct sleepers s[KINDS + 1];
     struct sleepers *silent = &s[KINDS];
-    world_begin(&w, NULL);
     for (size_t i = 0; i < KINDS; i++) {
-        sleepers_begin(&s[i], &w, FEW, HF_FOREVER, NULL);
+        sleepers_begin(&s[i], w, FEW, HF_FOREVER, NULL);
         /* who fell asleep much later than others is looked at by itself */
         for (size_t k = 0; k < FEW; k++)
             proxy_answer_instead(s[i].proxy, LOOK, nonsense[i], strlen(nonsense[i]));
     }
-    sleepers_begin(silent, &w, FEW, HF_FOREVER, NULL);
+    sleepers_begin(silent, w, FEW, HF_FOREVER, NULL);
     proxy_mute_replies_after(silent->proxy, LOOK); /* and one that is not answered at all */
     for (size_t i = 0; i <= KINDS; i++) {
         assert_true(proxy_wait_seen(s[i].proxy, LOOK, 1, HANG_MS));
@@ -84,7 +77,6 @@ CASE(whatever_is_answered_they_attempt) {
     proxy_heal(silent->proxy);
     for (size_t i = 0; i <= KINDS; i++)
         sleepers_end(&s[i]);
-    world_end(&w);
 }
 
 /* ---- In the middle of it ---- */
@@ -126,8 +118,8 @@ static int wake_after_a_failure(struct sleepers *s) {
 }
 
 CASE(forks_and_failures_in_the_middle_of_it) {
+    OWN(world_end) struct world w;
     enum { STEPS = 10, STARVED = STEPS, FORKED, ALL };
-    struct world w;
     struct sleepers s[ALL];
     hf_options quiet = world_options();
     quiet.ping_interval_ms = 10 * HANG_MS; /* who is idle sends nothing */
@@ -144,7 +136,6 @@ CASE(forks_and_failures_in_the_middle_of_it) {
     assert_true(wake_after_a_failure(&s[STARVED]) > 0); /* all fail: who has kept some goes on */
     for (size_t i = 0; i < ALL; i++)
         sleepers_end(&s[i]);
-    world_end(&w);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

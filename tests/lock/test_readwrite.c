@@ -7,8 +7,6 @@
  * one cause of waking from another.
  */
 #include "lock/readwrite.h"
-#include "support/case.h"
-#include "support/new_lock.h"
 
 #define LONG_MS 20000 /* a lease nobody waits out */
 #define BRIEF_MS 1500 /* one that is waited out; no answer takes that long */
@@ -16,8 +14,8 @@
 /* ---- Leases ---- */
 
 CASE(C081_a_shorter_read_lease_does_not_shorten_the_lock) {
+    OWN(rw_end) struct rw rw;
     server_redis_only(world_server(), "readers queue behind a waiting writer there");
-    struct rw rw;
     struct world_caller writer;
     rw_begin(&rw, NULL);
     assert_int_equal(acquire_as(rw.read, A, 0, 3 * LONG_MS), HF_OK);
@@ -38,7 +36,6 @@ CASE(C081_a_shorter_read_lease_does_not_shorten_the_lock) {
     assert_int_equal(world_join(&writer), HF_OK);
     assert_int_equal(hf_lock_release_as(rw.write, C), HF_OK);
     rw_assert_clean(&rw);
-    rw_end(&rw);
 }
 
 RW_CASE(C087_readers_enter_when_the_writers_lease_ends) {
@@ -74,7 +71,7 @@ RW_CASE(C088_a_leaving_reader_leaves_the_others_time) {
 
 /* A writer goes on reading, with a shorter lease, and dies: nobody waits for what it had as a writer. */
 CASE(a_writer_leaves_a_reader_its_own_time) {
-    struct rw rw;
+    OWN(rw_end) struct rw rw;
     server_redis_only(world_server(), "a hold ends with its session there");
     rw_begin(&rw, NULL);
     assert_int_equal(acquire_as(rw.write, A, 0, LONG_MS), HF_OK);
@@ -82,7 +79,6 @@ CASE(a_writer_leaves_a_reader_its_own_time) {
     assert_int_equal(hf_lock_release_as(rw.write, A), HF_OK);
     assert_false(rw_lasts(&rw, BRIEF_MS));
     assert_int_equal(hf_lock_release_as(rw.read, A), HF_OK);
-    rw_end(&rw);
 }
 
 /* Redisson gives each level its own lease; here the longest counts for the hold, as for all locks. */
@@ -129,10 +125,9 @@ CASE(C099_left_by_a_closed_client) {
     static const any_kind kinds[] = {HF_WRITE, HF_READ};
     for (size_t i = 0; i < 2; i++) {
         struct rw rw;
-        hf_client *mortal;
         hf_options options = rw_watchdog(2400);
         rw_begin(&rw, &options);
-        assert_int_equal(hf_open(server_url(rw.w.server), &options, &mortal), HF_OK);
+        hf_client *mortal = made(hf_open, server_url(rw.w.server), &options);
         hf_lock *lock = rw_handle(mortal, kinds[i]);
         int64_t start_ms = now_ms();
         assert_int_equal(try_as(lock, A), HF_OK);
@@ -345,8 +340,8 @@ RW_CASE(a_break_notifies_all_readers_of_the_process) {
 
 /* A writer of the same process waits; readers do not wait in its queue. */
 CASE(readers_pass_a_waiting_writer) {
+    OWN(rw_end) struct rw rw;
     server_redis_only(world_server(), "readers queue behind a waiting writer there");
-    struct rw rw;
     struct world_caller writer, reader;
     rw_begin(&rw, NULL);
     assert_int_equal(try_as(rw.rival_read, A), HF_OK);
@@ -362,12 +357,11 @@ CASE(readers_pass_a_waiting_writer) {
     assert_int_equal(world_join(&writer), HF_OK);
     assert_int_equal(hf_lock_release_as(rw.write, B), HF_OK);
     rw_assert_clean(&rw);
-    rw_end(&rw);
 }
 
 CASE(U73_readers_may_keep_a_writer_out_for_its_wait) {
+    OWN(rw_end) struct rw rw;
     server_redis_only(world_server(), "readers queue behind a waiting writer there");
-    struct rw rw;
     struct world_caller writer;
     rw_begin(&rw, NULL);
     assert_int_equal(try_as(rw.read, A), HF_OK);
@@ -381,7 +375,6 @@ CASE(U73_readers_may_keep_a_writer_out_for_its_wait) {
     }
     assert_int_equal(world_join(&writer), HF_ETIMEDOUT);
     assert_true(writer.took_ms >= 700);
-    rw_end(&rw);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

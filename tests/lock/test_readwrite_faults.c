@@ -6,8 +6,6 @@
  * counts exact, no key left beside the lock, and no loss without a notification.
  */
 #include "lock/readwrite.h"
-#include "support/case.h"
-#include "support/new_lock.h"
 
 #include <signal.h>
 
@@ -195,8 +193,7 @@ CASE(U22_cancelled_acquire_that_wins_anyway) {
         assert_int_equal(hf_lock_acquire_start(v.lock, &options, NULL, NULL, &op), HF_OK);
         assert_true(proxy_wait_held(v.rw.w.proxy, HANG_MS));
         hf_op_cancel(op);
-        assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_ECANCELED);
-        hf_op_free(op);
+        assert_int_equal(joined(op, NULL), HF_ECANCELED);
         assert_true(proxy_release_held(v.rw.w.proxy) >= 1);
         assert_true(world_wait_count(&v.rw.w, v.field, 0, HANG_MS));
         hold(&v, 1); /* the next of the same owner waits for the settlement */
@@ -208,18 +205,16 @@ CASE(U22_cancelled_acquire_that_wins_anyway) {
 CASE(closing_ends_waits_on_both_sides) {
     for (size_t i = 0; i < 2; i++) {
         struct rw rw;
-        hf_client *client;
         hf_op *op;
         hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
         rw_begin(&rw, NULL);
         assert_int_equal(try_as(rw.rival_write, B), HF_OK);
-        assert_int_equal(hf_open(server_url(rw.w.server), NULL, &client), HF_OK);
+        hf_client *client = made(hf_open, server_url(rw.w.server), NULL);
         hf_lock *lock = rw_handle(client, sides[i].kind);
         assert_int_equal(hf_lock_acquire_start(lock, &options, NULL, NULL, &op), HF_OK);
         rw_wait_for_waiter(&rw);
         assert_int_equal(hf_close(client), HF_OK);
-        assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_ECLOSED);
-        hf_op_free(op);
+        assert_int_equal(joined(op, NULL), HF_ECLOSED);
         hf_lock_free(lock);
         assert_int_equal(cmd_int(rw.w.server, "HLEN " WORLD_NAME), 2);
         assert_int_equal(hf_lock_release_as(rw.rival_write, B), HF_OK);
@@ -289,7 +284,7 @@ CASE(C200_C201_after_a_restart) {
         struct variant v;
         struct world_events events = {0};
         hf_options options = rw_watchdog(ENDURING_MS);
-        struct server *server = server_start(NULL);
+        own_server *server = server_start(NULL);
         rw_begin_on(&v.rw, server, &options);
         v.lock = sides[i].kind == HF_READ ? v.rw.read : v.rw.write;
         v.async = false;
@@ -306,7 +301,6 @@ CASE(C200_C201_after_a_restart) {
         }
         assert_int_equal(atomic_load(&events.losses), 1);
         rw_end(&v.rw);
-        server_free(server);
     }
 }
 
@@ -336,8 +330,7 @@ CASE(renewals_survive) {
 RW_CASE_WITH(write_after_a_release_that_had_to_wait, world_options(),
              options.cmd_timeout_ms = WORLD_BRIEF_MS) {
     hf_op *op = NULL;
-    hf_acquire_options acquire = world_wait_for(HF_FOREVER, HF_WATCHDOG);
-    acquire.owner = A;
+    hf_acquire_options acquire = world_wait_as(A, HF_FOREVER, HF_WATCHDOG);
     assert_int_equal(try_as(rw->read, A), HF_OK);
     proxy_blackhole(rw->w.proxy, true, true);
     assert_int_equal(acquire_as(rw->read, A, 0, HF_WATCHDOG), HF_EUNREACH); /* and is undone */
@@ -345,8 +338,7 @@ RW_CASE_WITH(write_after_a_release_that_had_to_wait, world_options(),
     assert_int_equal(hf_lock_release_as(rw->read, A), HF_EINDOUBT);
     assert_int_equal(hf_lock_acquire_start(rw->write, &acquire, NULL, NULL, &op), HF_OK);
     proxy_heal(rw->w.proxy);
-    assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_OK);
-    hf_op_free(op);
+    assert_int_equal(joined(op, NULL), HF_OK);
     assert_int_equal(hf_lock_release_as(rw->read, A), HF_ENOTOWNER);
     assert_int_equal(hf_lock_release_as(rw->write, A), HF_OK);
     rw_assert_clean(rw);

@@ -1,12 +1,8 @@
 /*
- * The read/write lock, asked about: rows C101 to C107 of the catalogue, what hf_lock_inspect() shows of it, and U68, other
- * kinds of lock under its name.
+ * The read/write lock, asked about: rows C101 to C107 of the catalogue, what hf_lock_inspect()
+ * shows of it, and U68, other kinds of lock under its name.
  */
 #include "lock/readwrite.h"
-#include "support/new_lock.h"
-
-#include "support/case.h"
-#include "support/proxy.h"
 
 /* ---- Questions ---- */
 
@@ -27,8 +23,7 @@ static void *ask(void *arg) {
 
 static void assert_another_thread_sees(hf_lock *lock, bool locked) {
     struct asker asker = {.lock = lock, .locked = !locked, .mine = true};
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, ask, &asker), 0);
+    pthread_t thread = started(ask, &asker);
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(asker.err, HF_OK);
     assert_int_equal(asker.locked, locked);
@@ -74,19 +69,17 @@ RW_CASE(C101_C102_C103_C104_C106_owners_ask) {
 /* A writer that also reads stops writing during the query: the lock is held for reading
  * throughout. */
 CASE(read_side_is_seen_at_one_moment) {
-    struct rw rw;
+    OWN(rw_end) struct rw rw;
     server_redis_only(world_server(), "there it is one question, here two commands");
     rw_begin(&rw, NULL);
     struct proxy *proxy = proxy_start(server_socket(rw.w.server));
-    hf_client *client;
-    assert_int_equal(hf_open(proxy_url(proxy), NULL, &client), HF_OK);
+    hf_client *client = made(hf_open, proxy_url(proxy), NULL);
     struct asker asker = {.lock = rw_handle(client, HF_READ)};
     assert_int_equal(try_as(rw.write, A), HF_OK);
     assert_int_equal(try_as(rw.read, A), HF_OK);
 
-    pthread_t thread;
     proxy_stall_request(proxy, "\r\nHGETALL\r\n"); /* what follows the question for the mode */
-    assert_int_equal(pthread_create(&thread, NULL, ask, &asker), 0);
+    pthread_t thread = started(ask, &asker);
     assert_true(proxy_wait_held(proxy, 10000));
     assert_int_equal(hf_lock_release_as(rw.write, A), HF_OK);
     assert_int_equal(proxy_release_held(proxy), 1);
@@ -99,7 +92,6 @@ CASE(read_side_is_seen_at_one_moment) {
     hf_close(client);
     proxy_free(proxy);
     rw_assert_clean(&rw);
-    rw_end(&rw);
 }
 
 RW_CASE(C105_release_by_a_non_reader) {
@@ -187,7 +179,7 @@ RW_CASE(U68_other_kinds_are_refused_both_ways) {
                                       HF_FENCED, HF_FAIR,         HF_FAIR | HF_NONREENTRANT};
     hf_lock *const sides[] = {rw->read, rw->write};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
-        hf_lock *other = rw_handle(rw->w.client, others[i]);
+        own_lock *other = rw_handle(rw->w.client, others[i]);
         for (size_t side = 0; side < 2; side++) {
             for (hf_owner owner = A; owner <= B; owner++) { /* the holder itself, and another */
                 bool broken;
@@ -207,7 +199,6 @@ RW_CASE(U68_other_kinds_are_refused_both_ways) {
                 assert_int_equal(hf_lock_release_as(sides[side], A), HF_OK);
             }
         }
-        hf_lock_free(other);
     }
     if (!server_is_other(rw->w.server)) { /* there a node may have words and a queue beneath it */
         cmd_ok(rw->w.server, "SET " WORLD_NAME " text");

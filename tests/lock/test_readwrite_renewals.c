@@ -3,8 +3,6 @@
  * shorten, dead readers, and holds that are gone. Rows C096, C111, C112, C212 and C213.
  */
 #include "lock/readwrite.h"
-#include "support/case.h"
-#include "support/new_lock.h"
 
 /* ---- Renewals ---- */
 
@@ -26,12 +24,11 @@ RW_CASE_WITH(C096_both_sides_are_renewed, rw_watchdog(ENDURING_MS)) {
 }
 
 CASE(C111_C112_dead_readers_are_not_kept_alive) {
+    OWN(rw_end) struct rw rw;
     enum { DEAD = 20 };
-    struct rw rw;
-    hf_client *mortal;
     hf_options options = rw_watchdog(ENDURING_MS);
     rw_begin(&rw, &options);
-    assert_int_equal(hf_open(server_url(rw.w.server), &options, &mortal), HF_OK);
+    hf_client *mortal = made(hf_open, server_url(rw.w.server), &options);
     hf_lock *lock = rw_handle(mortal, HF_READ);
     for (hf_owner i = 1; i <= DEAD; i++)
         for (int level = 0; level < 3; level++)
@@ -47,7 +44,6 @@ CASE(C111_C112_dead_readers_are_not_kept_alive) {
     assert_int_equal(try_as(rw.write, A), HF_OK);
     assert_int_equal(hf_lock_release_as(rw.write, A), HF_OK);
     rw_assert_clean(&rw);
-    rw_end(&rw);
 }
 
 /* What was released is not renewed any more, however often it was entered. */
@@ -60,10 +56,9 @@ RW_CASE_WITH(C212_C213_nothing_is_left_to_renew, rw_watchdog(ENDURING_MS)) {
             for (int i = 0; i < levels; i++)
                 assert_int_equal(hf_lock_release_as(sides[side], A), HF_OK);
             assert_int_equal(world_stats(rw->w.client).holds, 0);
-            struct monitor *monitor = monitor_start(rw->w.server);
+            own_monitor *monitor = monitor_start(rw->w.server);
             /* for longer than until the next renewal would be */
             assert_true(HOLDS_FOR(monitor_count(monitor, "EVALSHA") == 0, ENDURING_MS / 3 + 200));
-            monitor_stop(monitor);
         }
     rw_assert_clean(rw);
 }
@@ -73,8 +68,7 @@ RW_CASE_WITH(renewals_go_in_batches, rw_watchdog(9000)) {
     enum { MANY = 250 };
     hf_lock *locks[MANY];
     for (int i = 0; i < MANY; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "many-%d", i);
+        own_text *name = text_of("many-%d", i);
         assert_int_equal(new_lock(rw->w.client, HF_READ, name, strlen(name), &locks[i]), HF_OK);
         assert_int_equal(acquire_as(locks[i], A, 0, i % 2 ? HF_WATCHDOG : 60000), HF_OK);
     }
@@ -101,7 +95,7 @@ static bool is_raised_again(void *server) {
  * ours is longer. Then it dies, and nobody raises it again but us; up to the end of our own lease
  * and no further. */
 CASE(a_fixed_read_lease_survives_the_watchdog_of_others) {
-    struct rw rw;
+    OWN(rw_end) struct rw rw;
     hf_options options = rw_watchdog(900); /* so every 300 ms */
     rw_begin(&rw, &options);
     assert_int_equal(acquire_as(rw.read, A, 0, 2 * ENDURING_MS), HF_OK);
@@ -122,7 +116,6 @@ CASE(a_fixed_read_lease_survives_the_watchdog_of_others) {
     assert_int_equal(hf_lock_release_as(rw.read, A), HF_ELOST);
     assert_int_equal(hf_lock_release_as(rw.rival_write, B), HF_OK);
     rw_assert_clean(&rw);
-    rw_end(&rw);
 }
 
 static bool lasts_long(void *server) {

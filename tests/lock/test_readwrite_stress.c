@@ -7,7 +7,6 @@
  * printed; HF_SEED repeats one. HF_SOAK makes it a minute.
  */
 #include "lock/readwrite.h"
-#include "support/case.h"
 #include "support/crowd.h"
 #include "support/random.h"
 

@@ -6,7 +6,6 @@
  * it there.
  */
 #include "core/op/op.h"
-#include "support/case.h"
 #include "support/world.h"
 
 #define OWNER 9
@@ -22,18 +21,16 @@ static bool is_awaited(void *arg) {
 
 /* An acquire of the same owner is on its way, so the release is in the queue until that is answered. */
 CASE(a_queued_one_that_is_awaited) {
-    struct world w;
-    hf_op *acquire, *release;
-    hf_acquire_options options = world_wait_for(0, HF_WATCHDOG);
-    pthread_t thread;
-    options.owner = OWNER;
+    OWN(world_end) struct world w;
+    own_op *acquire, *release;
+    hf_acquire_options options = world_wait_as(OWNER, 0, HF_WATCHDOG);
     world_begin(&w, NULL);
     assert_int_equal(world_acquire_async(w.lock, OWNER, 0, NULL), HF_OK);
     proxy_stall_request(w.proxy, WORLD_ACQUIRE);
     assert_int_equal(hf_lock_acquire_start(w.lock, &options, NULL, NULL, &acquire), HF_OK);
     assert_true(proxy_wait_held(w.proxy, HANG_MS));
     assert_int_equal(hf_lock_release_start(w.lock, OWNER, NULL, NULL, &release), HF_OK);
-    assert_int_equal(pthread_create(&thread, NULL, await, release), 0);
+    pthread_t thread = started(await, release);
     assert_true(wait_until(is_awaited, release, HANG_MS));
     assert_int_equal(proxy_release_held(w.proxy), 1);
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -43,9 +40,6 @@ CASE(a_queued_one_that_is_awaited) {
     assert_int_equal(release->call->deadline_ms, release->deadline_ms);
     assert_int_equal(hf_lock_release_as(w.lock, OWNER), HF_OK);
     assert_true(world_free(&w));
-    hf_op_free(acquire);
-    hf_op_free(release);
-    world_end(&w);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

@@ -5,10 +5,8 @@
  * time that the reply took must not count twice. A problem that passes by itself is neither a
  * failure nor a warning. And the remaining time is never overstated.
  */
-#include "support/case.h"
 #include "support/world.h"
 
-#include <string.h>
 #include <time.h>
 
 /* It is about when renewals are sent: the server stops and goes on at these times, whatever happens meanwhile. */
@@ -25,11 +23,11 @@ static bool reach_renewals(struct world *w, uint64_t wanted) {
 /* The first pause makes the answer late, the second is longer than what the next plan would leave
  * if it began at that answer. */
 CASE(two_pauses_of_the_server_do_not_lose_a_hold_that_has_time) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct world_events events = {0};
     hf_options options = world_options();
     options.watchdog_ms = ENDURING_MS;
-    struct server *server = server_start(NULL);
+    own_server *server = server_start(NULL);
     world_begin_on(&w, server, &options);
     assert_int_equal(hf_lock_on_lost(w.lock, world_on_event, &events), HF_OK);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
@@ -48,8 +46,6 @@ CASE(two_pauses_of_the_server_do_not_lose_a_hold_that_has_time) {
     assert_int_equal(atomic_load(&events.losses), 0);
     assert_int_equal(world_count(&w, w.owner), 1);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
-    server_free(server);
 }
 
 /* A connection that has gone silent for a third of the lease is not asked a second time. */

@@ -6,13 +6,11 @@
  * kernel's. Leases, waits, renewals and late copies must behave as ever, because deadlines are on a
  * clock that only goes forward and `not-after` is computed from what the server says.
  */
-#include "support/case.h"
 #include "support/world.h"
 
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
-#include <unistd.h>
 
 #define PAST_MS (ENDURING_MS + 1000) /* longer than the lease */
 

@@ -6,18 +6,12 @@
  * rules for a library (no output, no signal handlers, no SIGPIPE) are seen from a process of their own,
  * whose standard streams are pipes to the test.
  */
-#include "support/case.h"
-#include "support/new_lock.h"
 #include "support/world.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 /* Refused with HF_EINVAL and words, and nobody heard of it. */
 #define assert_refused(world, call)                                                                \
@@ -112,11 +106,11 @@ WORLD_CASE(U09_R12_owners) {
 }
 
 CASE(U04_U08_names) {
+    OWN(world_end) struct world w;
     server_redis_only(world_server(), "a path has rules of its own (zk.lock)");
-    struct world w;
     hf_lock *lock = NULL;
     world_begin(&w, NULL);
-    char *huge = malloc(65537);
+    own_text *huge = malloc(65537);
     memset(huge, 'n', 65537);
     assert_refused(&w, hf_lock_new(w.client, NULL, &lock));
     assert_refused(&w, hf_lock_new(w.client, "", &lock));
@@ -142,11 +136,10 @@ CASE(U04_U08_names) {
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_int_equal(world_keys(w.server), 0);
     hf_lock_free(lock);
-    free(huge);
-    world_end(&w);
 }
 
 CASE(U07_binary_names) {
+    OWN(world_end) struct world w;
     server_redis_only(world_server(), "a path is text");
     static const struct {
         const char *bytes;
@@ -158,13 +151,11 @@ CASE(U07_binary_names) {
                  {"*1\r\n$8\r\nFLUSHALL\r\n", 18},
                  {"\xc3\x28", 2},
                  {" \"' %s%n", 8}};
-    struct world w;
     world_begin(&w, NULL);
     cmd_ok(w.server, "SET witness 1");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        hf_lock *lock;
         size_t len;
-        assert_int_equal(new_lock(w.client, HF_PLAIN, names[i].bytes, names[i].len, &lock), HF_OK);
+        own_lock *lock = made(new_lock, w.client, HF_PLAIN, names[i].bytes, names[i].len);
         assert_memory_equal(hf_lock_name(lock, &len), names[i].bytes, names[i].len);
         assert_int_equal(len, names[i].len);
         assert_int_equal(hf_lock_acquire(lock), HF_OK);
@@ -172,9 +163,7 @@ CASE(U07_binary_names) {
         assert_int_equal(world_keys(w.server), 2);
         assert_int_equal(hf_lock_release(lock), HF_OK);
         assert_int_equal(world_keys(w.server), 1);
-        hf_lock_free(lock);
     }
-    world_end(&w);
 }
 
 static void release_nothing(void *ptr, void *user) {

@@ -5,13 +5,9 @@
  * evicted, broken, replaced), and each time the holder must hear of it by callback, descriptor, the
  * next call and the counter: once each. And nothing puts the key back.
  */
-#include "support/case.h"
 #include "support/world.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
 
 struct listener {
     struct world_events events;
@@ -156,12 +152,12 @@ WORLD_CASE_WITH(R06_warned_before_the_deadline, world_options(),
 }
 
 CASE(U37_evicted) {
+    OWN(world_end) struct world w;
     server_redis_only(world_server(), "nothing is evicted there");
-    struct world w;
     struct listener listener;
     /* Of all keys only the lock has a lease, so it is the first to go. */
     static const char *const config[] = {"maxmemory 4mb", "maxmemory-policy volatile-ttl", NULL};
-    struct server *server = server_start(&(struct server_options){.config = config});
+    own_server *server = server_start(&(struct server_options){.config = config});
     hf_options options = world_options();
     options.watchdog_ms = ENDURING_MS;
     world_begin_on(&w, server, &options);
@@ -173,8 +169,6 @@ CASE(U37_evicted) {
     cmd_ok(server, "CONFIG SET maxmemory 0");
     assert_notified_once(&w, &listener, 1);
     assert_true(world_free(&w));
-    world_end(&w);
-    server_free(server);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

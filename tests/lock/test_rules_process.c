@@ -7,15 +7,11 @@
  * child is forked, except where the fork itself is the subject. Leases are short, by the watchdog
  * option.
  */
-#include "support/case.h"
 #include "support/world.h"
 
 #include <errno.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #define SHORT_MS 2400 /* for holds that are to be lost */
 
@@ -139,8 +135,8 @@ static int give_up_when_asked(void *arg) {
     return hf_close(client) == HF_OK ? 0 : 24;
 }
 
-/* When it goes on, its connection is lost and the time is over in which the command could still act: both at once. What it
- * gave up is undone all the same. */
+/* When it goes on, its connection is lost and the time is over in which the command could still
+ * act: both at once. What it gave up is undone all the same. */
 CASE(stopped_while_it_settles) {
     server_redis_only(world_server(), "there is nothing to wait for there");
     struct quitter *quitter = shared_new(sizeof *quitter);
@@ -177,12 +173,10 @@ CASE(U56_killed_holder_frees_by_its_lease) {
     cmd_ok(world_server(), "FLUSHALL");
     pid_t pid = run_child(hold_until_asked, holder);
     assert_true(wait_until(is_set, &holder->holds, HANG_MS));
-    hf_client *client;
-    hf_lock *lock;
     hf_options options = with_watchdog(ENDURING_MS);
     w.server = world_server();
-    assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
-    assert_int_equal(hf_lock_new(client, WORLD_NAME, &lock), HF_OK);
+    hf_client *client = made(hf_open, server_url(w.server), &options);
+    hf_lock *lock = made(hf_lock_new, client, WORLD_NAME);
     world_call_acquire(&waiter, lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
     /* alive, it keeps the lock for longer than a lease */
     assert_true(HOLDS_FOR(!atomic_load(&waiter.done), ENDURING_MS + 1000));
@@ -220,8 +214,7 @@ static void *acquire_and_end(void *arg) {
 }
 
 static void run_thread(void *(*body)(void *), struct thread_hold *hold) {
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, body, hold), 0);
+    pthread_t thread = started(body, hold);
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
@@ -230,7 +223,7 @@ static bool holds_nothing(void *arg) {
 }
 
 CASE(U54_thread_that_ends_is_not_renewed) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct world_events events = {0};
     hf_options options = with_watchdog(SHORT_MS);
     world_begin(&w, &options);
@@ -250,12 +243,11 @@ CASE(U54_thread_that_ends_is_not_renewed) {
     assert_int_equal(atomic_load(&events.orphans), 1);
     /* the keeper's deadline is the server's, or before */
     assert_true(wait_until(holds_nothing, w.client, HANG_MS));
-    world_end(&w);
 }
 
 /* What a thread holds for an owner it named is not the thread's. */
 CASE(U54_named_owner_outlives_the_thread) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct world_events events = {0};
     hf_options options = with_watchdog(ENDURING_MS);
     world_begin(&w, &options);
@@ -271,7 +263,6 @@ CASE(U54_named_owner_outlives_the_thread) {
     assert_int_equal(count, 1);
     assert_int_equal(hf_lock_release_as(w.lock, 77), HF_OK);
     assert_int_equal(atomic_load(&events.orphans) + atomic_load(&events.losses), 0);
-    world_end(&w);
 }
 
 static void *intrude(void *arg) {

@@ -4,12 +4,7 @@
  * It survives whatever is not the hold's own end: errors, forgotten scripts, lost replies and
  * connections, neighbours that went bad, and a thousand others that are to be renewed as well.
  */
-#include "support/case.h"
 #include "support/world.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static void begin(struct world *w, int64_t watchdog_ms) {
     hf_options options = world_options();
@@ -77,7 +72,7 @@ WATCHDOG_CASE(R07_renewal_survives_errors, ENDURING_MS) {
 WORLD_CASE_WITH(R07_slow_server_still_renews, world_options(), options.watchdog_ms = 6000) {
     proxy_delay(w->proxy, WORLD_RENEW, 1100);
     assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
-    hf_stats stats = world_stats(w->client);
+    hf_stats stats;
     (void)WAIT_FOR((stats = world_stats(w->client), stats.renewals >= 2 || stats.losses > 0),
                    HANG_MS);
     assert_int_equal(stats.losses, 0);
@@ -112,10 +107,10 @@ static bool both_renewed(struct world *w, int64_t end_ms, int64_t read_end_ms) {
 /* Locks that are renewed by different scripts: whichever is sent second does not wait for the first
  * one's answer, which never comes. */
 CASE(R07_scripts_do_not_wait_for_each_other) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_options options = world_options();
     hf_lock_options reading = HF_LOCK_OPTIONS_INIT;
-    hf_lock *read;
+    own_lock *read;
     options.watchdog_ms = 9000; /* renewed every 3 s, and an answer is awaited as long */
     options.cmd_timeout_ms = 9000;
     reading.kind = HF_READ;
@@ -136,8 +131,6 @@ CASE(R07_scripts_do_not_wait_for_each_other) {
     assert_int_equal(hf_lock_release(read), HF_OK);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_int_equal(world_stats(w.client).losses, 0);
-    hf_lock_free(read);
-    world_end(&w);
 }
 
 /* ---- Many ---- */
@@ -221,19 +214,17 @@ WATCHDOG_CASE(R07_one_bad_key_does_not_stop_the_others, ENDURING_MS) {
         assert_int_equal(hf_lock_release(locks[i]), i == 2 ? HF_ELOST : HF_OK);
         hf_lock_free(locks[i]);
     }
-    char *text = cmd_str(w->server, "GET many-2"); /* not ours to touch */
+    own_text *text = cmd_str(w->server, "GET many-2"); /* not ours to touch */
     assert_string_equal(text, "text");
-    free(text);
 }
 
 /* Four locks in one batch, and then this user has no right to one of them any more: the last, so that the leases of the
  * others end before its own. */
 CASE(R07_one_refused_name_does_not_stop_the_others) {
+    OWN(world_end) struct world w;
     enum { FOUR = 4, REFUSED = 3 };
     static const char *const names[FOUR] = {"many-0", "many-1", "many-2", "many-3"};
-    struct world w;
     struct world_events events = {0};
-    hf_client *client;
     hf_lock *locks[FOUR];
     hf_options options = world_options();
     options.watchdog_ms = ENDURING_MS;
@@ -241,7 +232,7 @@ CASE(R07_one_refused_name_does_not_stop_the_others) {
     options.password = "secret";
     world_begin(&w, NULL);
     cmd_ok(w.server, "ACL SETUSER app reset on >secret ~* &* +@all");
-    assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
+    hf_client *client = made(hf_open, server_url(w.server), &options);
     for (int i = 0; i < FOUR; i++) {
         assert_int_equal(hf_lock_new(client, names[i], &locks[i]), HF_OK);
         assert_int_equal(hf_lock_try(locks[i]), HF_OK);
@@ -256,11 +247,10 @@ CASE(R07_one_refused_name_does_not_stop_the_others) {
     }
     assert_int_equal(hf_close(client), HF_OK);
     cmd_ok(w.server, "ACL DELUSER app");
-    world_end(&w);
 }
 
 CASE(R07_all_renewed_at_once_after_reconnect) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_lock *locks[5];
     begin(&w, 9000); /* renewed every 3 s */
     acquire_many(&w, locks, 5);
@@ -276,7 +266,6 @@ CASE(R07_all_renewed_at_once_after_reconnect) {
         assert_int_equal(hf_lock_release(locks[i]), HF_OK);
         hf_lock_free(locks[i]);
     }
-    world_end(&w);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

@@ -7,15 +7,11 @@
  * 60 s, so a client that gets in did not wait for the lease.
  */
 #include "redis/route/commands.h"
-#include "support/case.h"
 #include "support/crowd.h"
 #include "support/random.h"
 #include "support/world.h"
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define LONG_BEFORE_MS 8000 /* before the lease of 60 s, and before the poll of 10 s */
 
@@ -155,15 +151,13 @@ WORLD_CASE(U81_garbage_on_the_channel) {
 WORLD_CASE(R05_subscribing_forbidden) {
     struct world_caller waiter;
     char url[512];
-    hf_client *client;
-    hf_lock *lock;
     hf_options options = world_options();
     cmd_ok(w->server, "ACL SETUSER app on >secret ~* +@all resetchannels");
     options.user = "app";
     options.password = "secret";
     snprintf(url, sizeof url, "%s", server_url(w->server));
-    assert_int_equal(hf_open(url, &options, &client), HF_OK);
-    assert_int_equal(hf_lock_new(client, WORLD_NAME, &lock), HF_OK);
+    hf_client *client = made(hf_open, url, &options);
+    hf_lock *lock = made(hf_lock_new, client, WORLD_NAME);
     assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
     assert_int_equal(hf_lock_acquire_for(lock, 200), HF_ETIMEDOUT);
     world_call_acquire(&waiter, lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
@@ -185,7 +179,7 @@ WORLD_CASE(R05_subscribing_forbidden) {
 WORLD_CASE(R05_wakeup_of_a_leaving_waiter_is_passed_on) {
     struct world_caller first, second;
     for (int i = 0; i < 20; i++) {
-        hf_cancel *cancel;
+        own_cancel *cancel;
         hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
         assert_int_equal(hf_cancel_new(&cancel), HF_OK);
         options.cancel = cancel;
@@ -202,7 +196,6 @@ WORLD_CASE(R05_wakeup_of_a_leaving_waiter_is_passed_on) {
         else
             assert_int_equal(err, HF_ECANCELED);
         assert_comes_in(w, &second);
-        hf_cancel_free(cancel);
     }
 }
 
@@ -244,8 +237,7 @@ static int acquire_cancelled(struct hammer *hammer, hf_cancel *cancel) {
             return err;
         linger(rand_r(&hammer->seed) % 2);
         hf_op_cancel(op);
-        err = hf_op_wait(op, HANG_MS, NULL);
-        hf_op_free(op);
+        err = joined(op, NULL);
         return err;
     }
     if (pthread_create(&thread, NULL, fire_soon, cancel) != 0)

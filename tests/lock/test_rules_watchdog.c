@@ -5,10 +5,7 @@
  * next, fixed leases are not renewed, and max_hold_ms ends what would go on. Renewals are watched
  * and stopped at the proxy, leases by PTTL.
  */
-#include "support/case.h"
 #include "support/world.h"
-
-#include <stdio.h>
 
 static hf_options with_watchdog(int64_t watchdog_ms) {
     hf_options options = world_options();
@@ -50,8 +47,8 @@ WATCHDOG_CASE(R07_caught_renewal_spares_our_next_hold, 3000) {
     catch_renewal(w);
     assert_int_equal(hf_lock_release(w->lock), HF_OK);
     struct world_caller again;
-    hf_acquire_options fixed = world_wait_for(HANG_MS, 2000);
-    fixed.owner = hf_owner_self(); /* the same field of the same hash */
+    hf_acquire_options fixed =
+        world_wait_as(hf_owner_self(), HANG_MS, 2000); /* the same field of the same hash */
     world_call_acquire(&again, w->lock, fixed);
     /* so that it would be there before the renewal, if nothing kept it back */
     assert_true(HOLDS_FOR(!atomic_load(&again.done), 100));
@@ -74,7 +71,7 @@ WATCHDOG_CASE(R07_caught_renewal_does_not_revive, 3000) {
 
 WATCHDOG_CASE(R07_fixed_lease_is_not_renewed, 600) {
     size_t renewals = proxy_seen(w->proxy, WORLD_RENEW);
-    hf_acquire_options fixed = world_wait_for(0, 900); /* nobody asks about it, either */
+    hf_acquire_options fixed = world_wait_for(0, 700); /* nobody asks about it, either */
     world_acquire_brief(w->lock, &fixed);
     assert_true(world_wait_free(w, HANG_MS));
     assert_int_equal(proxy_seen(w->proxy, WORLD_RENEW), renewals);
@@ -96,14 +93,12 @@ WORLD_CASE_WITH(R07_max_hold_ends_renewal, with_watchdog(ENDURING_MS), options.m
 /* The same by the url, which wins. */
 CASE(R07_max_hold_by_the_url) {
     char url[512];
-    hf_client *client;
-    hf_lock *lock;
     struct world_events events = {0};
     hf_options options = with_watchdog(ENDURING_MS);
     options.max_hold_ms = 600000;
     snprintf(url, sizeof url, "%s?max_hold_ms=1000", server_url(world_server()));
-    assert_int_equal(hf_open(url, &options, &client), HF_OK);
-    assert_int_equal(hf_lock_new(client, "by the url", &lock), HF_OK);
+    own_client *client = made(hf_open, url, &options);
+    own_lock *lock = made(hf_lock_new, client, "by the url");
     assert_int_equal(hf_lock_on_lost(lock, world_on_event, &events), HF_OK);
     int64_t start_ms = now_ms();
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
@@ -112,8 +107,6 @@ CASE(R07_max_hold_by_the_url) {
     assert_int_equal(hf_lock_remaining_ms(lock), 0);
     assert_true(now_ms() - start_ms >= 1000);
     assert_int_equal(hf_lock_release(lock), HF_ELOST);
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

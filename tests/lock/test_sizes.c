@@ -6,10 +6,7 @@
  * Each call is made with its struct at the start of a larger room, as a program has it that was
  * compiled with a newer header.
  */
-#include "support/case.h"
 #include "support/world.h"
-
-#include <string.h>
 
 #define ROOM 2048
 
@@ -49,28 +46,23 @@ static int acquire_async(struct world *w, void *given) {
     int err = hf_lock_acquire_start(w->lock, given, NULL, NULL, &op);
     if (err != HF_OK)
         return err;
-    err = hf_op_wait(op, HANG_MS, &result);
-    hf_op_free(op);
+    err = joined(op, &result);
     return err == HF_OK ? hf_lock_release_as(w->lock, result.owner) : err;
 }
 
 static int await(struct world *w, void *given) {
-    hf_latch *latch;
-    assert_int_equal(hf_latch_new(w->client, "sized", &latch), HF_OK);
-    int err = hf_latch_await_with(latch, given);
-    hf_latch_free(latch);
-    return err;
+    own_latch *latch = made(hf_latch_new, w->client, "sized");
+    return hf_latch_await_with(latch, given);
 }
 
 static int take_permit(struct world *w, void *given) {
-    hf_permits *permits;
+    own_permits *permits;
     hf_permit_id id;
     assert_int_equal(hf_permits_new(w->client, "permits", &permits), HF_OK);
     assert_int_equal(hf_permits_set(permits, 1), HF_OK);
     int err = hf_permits_acquire_with(permits, given, &id);
     if (err == HF_OK)
         err = hf_permits_release(permits, &id);
-    hf_permits_free(permits);
     return err;
 }
 
@@ -80,11 +72,9 @@ static int fill_result(struct world *w, void *ret) {
 }
 
 static int wait_result(struct world *w, void *ret) {
-    hf_op *op;
+    own_op *op;
     assert_int_equal(hf_ping_start(w->client, NULL, NULL, &op), HF_OK);
-    int err = hf_op_wait(op, HANG_MS, ret);
-    hf_op_free(op);
-    return err;
+    return hf_op_wait(op, HANG_MS, ret);
 }
 
 static int fill_stats(struct world *w, void *ret) {

@@ -5,12 +5,9 @@
  * scene is expected to change, so a counter that moves for no reason fails every scene. `commands`
  * depends on the connection and is looked at where it is exact.
  */
-#include "support/case.h"
 #include "support/world.h"
 
 #include <locale.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
 
 /* What has changed since `before`; commands and the times aside. */
@@ -54,8 +51,7 @@ WORLD_CASE(holds_are_counted_per_owner_and_name) {
     hf_stats before = world_stats(w->client);
     hf_lock *locks[10];
     for (int i = 0; i < 10; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "n%d", i);
+        own_text *name = text_of("n%d", i);
         assert_int_equal(hf_lock_new(w->client, name, &locks[i]), HF_OK);
         assert_int_equal(world_acquire_async(locks[i], (hf_owner)i + 1, 0, NULL), HF_OK);
     }
@@ -254,8 +250,8 @@ static bool all_are_counted(void *arg) {
     return counted >= 3 && (server_is_other(tally->w->server) ? counted <= sent : counted == sent);
 }
 
-/* A fixed lease, which nobody renews; but what is held in ZooKeeper is held by the session, and that has to be. Returns how
- * many there are. */
+/* A fixed lease, which nobody renews; but what is held in ZooKeeper is held by the session, and
+ * that has to be. Returns how many there are. */
 static uint64_t hold_without_renewal(struct world *w) {
     hf_acquire_options fixed = world_wait_for(0, 90000);
     hf_lock *unrenewed;
@@ -332,9 +328,8 @@ WORLD_CASE(reconnects_are_counted) {
 
 /* A client without the right to publish can release, but waiters are not notified. */
 CASE(notify_failures_are_counted) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_client *mute;
-    hf_lock *lock;
     hf_options options = world_options();
     server_redis_only(world_server(), "it is the server that tells waiters there");
     world_begin(&w, NULL);
@@ -342,7 +337,7 @@ CASE(notify_failures_are_counted) {
     options.user = "mute";
     options.password = "secret";
     assert_int_equal(hf_open(server_url(w.server), &options, &mute), HF_OK);
-    assert_int_equal(hf_lock_new(mute, WORLD_NAME, &lock), HF_OK);
+    hf_lock *lock = made(hf_lock_new, mute, WORLD_NAME);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
@@ -355,15 +350,14 @@ CASE(notify_failures_are_counted) {
     hf_lock_free(lock);
     assert_int_equal(hf_close(mute), HF_OK);
     cmd_ok(w.server, "ACL DELUSER mute");
-    world_end(&w);
 }
 
 CASE(commands_are_those_the_server_saw) {
-    struct world w;
+    OWN(world_end) struct world w;
     bool answer;
     int64_t number;
     hf_options options = world_options();
-    hf_lock *other;
+    own_lock *other;
     server_redis_only(world_server(), "a call is one command here");
     options.ping_interval_ms = 10 * HANG_MS; /* what is sent is sent by a call */
     world_begin(&w, &options);
@@ -390,8 +384,6 @@ CASE(commands_are_those_the_server_saw) {
     assert_int_equal(hf_lock_token(w.lock, &number), HF_ENOTSUP);
     assert_int_equal(world_stats(w.client).commands, all);
     assert_int_equal(hf_lock_release(other), HF_OK);
-    hf_lock_free(other);
-    world_end(&w);
 }
 
 /* ---- Times ---- */
@@ -512,8 +504,7 @@ static void expect_well_formed(const char *text) {
 }
 
 static void expect_line(const char *text, const char *line) {
-    char wanted[200];
-    snprintf(wanted, sizeof wanted, "\n%s\n", line);
+    own_text *wanted = text_of("\n%s\n", line);
     if (strstr(text, wanted) == NULL)
         fail_msg("there is no line '%s' in\n%s", line, text);
 }

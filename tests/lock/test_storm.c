@@ -3,23 +3,20 @@
  * on a few names, clients come and are closed in the middle of it, somebody asks who waits, while replies and messages
  * are lost, connections are cut, commands arrive late and nothing passes for a while.
  *
- * Leases are so long that no hold may be lost, so what is judged is simple: nobody is ever inside with another, no matter who
- * got in can get out, every call ends with what the header says, every callback runs once, and in the end nothing is
- * left: no hold, no key, no subscription, no memory. Waiters are parked and resumed all the time, releasers stand back
- * for others, and each client has several command connections. In the long form (HF_SOAK: a quarter of an hour) one lock
- * is held for so long that the waiters for it are looked at (src/redis/wait/poll_batch.c).
+ * Leases are so long that no hold may be lost, so what is judged is simple: nobody is ever inside
+ * with another, no matter who got in can get out, every call ends with what the header says, every
+ * callback runs once, and in the end nothing is left: no hold, no key, no subscription, no memory.
+ * Waiters are parked and resumed all the time, releasers stand back for others, and each client has
+ * several command connections. In the long form (HF_SOAK: a quarter of an hour) one lock is held
+ * for so long that the waiters for it are looked at (src/redis/wait/poll_batch.c).
  *
  * Choices come from a seed, which is printed; HF_SEED repeats them, though not their timing.
  */
 #include "lock/cohort.h"
-#include "support/case.h"
 #include "support/memory.h"
 #include "support/random.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { PARTIES = 3, SLOTS = 24, BRIEF_OPS = 12 };
 #define STORM_MS (getenv("HF_SOAK") != NULL ? 900000 : 3000)
@@ -448,9 +445,8 @@ static void show_server(struct storm *storm) {
         "table.concat(rest, ' ') end "
         "local now = redis.call('time') "
         "return table.concat(words, '\\n') .. '\\nat ' .. now[1] .. ' s'";
-    char *words = cmd_str(storm->server, "EVAL %s 0", dump);
+    own_text *words = cmd_str(storm->server, "EVAL %s 0", dump);
     fprintf(stderr, "%s\n", words); /* longer than cmocka lets it be */
-    free(words);
 }
 
 /* Every lock goes from hand to hand until the storm is over, and all threads end then. */

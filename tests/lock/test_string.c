@@ -3,13 +3,7 @@
  * late copies. Rows are played for each of its forms. The commands themselves are in
  * tests/scripts/test_string_scripts.c.
  */
-#include "support/case.h"
-#include "support/new_lock.h"
 #include "support/world.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define ACQUIRE "\r\nNX\r\n" /* as the proxy sees it */
 #define RENEW hfi_script_string_renew.sha1
@@ -28,9 +22,7 @@ static const struct form forms[] = {
 };
 
 static hf_lock *string_lock(hf_client *client, any_kind kind) {
-    hf_lock *lock;
-    assert_int_equal(new_lock(client, kind, WORLD_NAME, strlen(WORLD_NAME), &lock), HF_OK);
-    return lock;
+    return made(new_lock, client, kind, WORLD_NAME, strlen(WORLD_NAME));
 }
 
 static void string_begin_on(struct world *w, struct server *server, any_kind kind,
@@ -57,10 +49,9 @@ static hf_options impatient(void) {
 }
 
 static bool has_command(struct server *server, const char *name) {
-    redisReply *reply = cmd(server, "COMMAND INFO %s", name);
+    own_reply *reply = cmd(server, "COMMAND INFO %s", name);
     bool has = reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 &&
                reply->element[0]->type == REDIS_REPLY_ARRAY && reply->element[0]->elements > 0;
-    freeReplyObject(reply);
     return has;
 }
 
@@ -74,9 +65,8 @@ static const char *release_by(struct world *w) {
 /* The value at the server; "" for none. */
 static const char *value(struct world *w) {
     static char text[128];
-    redisReply *reply = cmd(w->server, "GET " WORLD_NAME);
+    own_reply *reply = cmd(w->server, "GET " WORLD_NAME);
     snprintf(text, sizeof text, "%s", reply->type == REDIS_REPLY_STRING ? reply->str : "");
-    freeReplyObject(reply);
     return text;
 }
 
@@ -89,7 +79,7 @@ static int64_t ask_count(hf_lock *lock) {
 /* ---- Holding ---- */
 
 ROW_CASES(S01_held_counted_released, form, forms) {
-    struct world w;
+    OWN(world_end) struct world w;
     string_begin(&w, form->kind, NULL);
     bool locked = true, mine = true;
     const int64_t deepest = form->reentrant ? 3 : 1;
@@ -113,7 +103,6 @@ ROW_CASES(S01_held_counted_released, form, forms) {
     assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
     assert_true(world_free(&w));
     assert_int_equal(world_keys(w.server), 0);
-    world_end(&w);
 }
 
 /* The owner and 16 digits, never the same twice; by it the hold can be adopted. */
@@ -155,11 +144,9 @@ STRING_CASE(S03_a_token_of_the_callers_choice) {
     assert_true(world_free(w));
     options.string_token = "";
     assert_int_equal(hf_lock_acquire_with(w->lock, &options, NULL), HF_EINVAL);
-    hf_lock *plain;
-    assert_int_equal(new_lock(w->client, HF_PLAIN, "p", 1, &plain), HF_OK);
+    own_lock *plain = made(new_lock, w->client, HF_PLAIN, "p", 1);
     options.string_token = "x";
     assert_int_equal(hf_lock_acquire_with(plain, &options, NULL), HF_EINVAL);
-    hf_lock_free(plain);
 }
 
 /* What another library left: seen, adopted, freed; or broken. */
@@ -204,7 +191,7 @@ STRING_CASE(S05_our_token_by_another_client) {
 }
 
 ROW_CASES(S06_break_wakes_waiters_and_tells_the_holder, form, forms) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct world_caller waiter;
     bool broken = false;
     string_begin(&w, form->kind, NULL);
@@ -218,13 +205,12 @@ ROW_CASES(S06_break_wakes_waiters_and_tells_the_holder, form, forms) {
     assert_true(now_ms() - start_ms < 9000);
     assert_int_equal(hf_lock_release(w.rival_lock), HF_ELOST);
     assert_int_equal(hf_lock_release_as(w.lock, waiter.owner), HF_OK);
-    world_end(&w);
 }
 
 /* ---- Waiting ---- */
 
 ROW_CASES(S07_waits_by_who_holds_it, form, forms) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct world_caller waiter;
     string_begin(&w, form->kind, NULL);
     for (int foreign = 0; foreign < 2; foreign++) {
@@ -244,11 +230,10 @@ ROW_CASES(S07_waits_by_who_holds_it, form, forms) {
         assert_true(now_ms() - start_ms < 9000);
         assert_int_equal(hf_lock_release_as(w.lock, waiter.owner), HF_OK);
     }
-    world_end(&w);
 }
 
 ROW_CASES(S08_waiter_enters_when_the_lease_ends, form, forms) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct world_caller waiter;
     string_begin(&w, form->kind, NULL);
     hf_acquire_options brief = world_wait_for(0, 400);
@@ -260,12 +245,11 @@ ROW_CASES(S08_waiter_enters_when_the_lease_ends, form, forms) {
     assert_true(now_ms() - start_ms < 9000); /* by the lease: the next poll would be after 10 s */
     assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
     assert_int_equal(hf_lock_release_as(w.rival_lock, waiter.owner), HF_OK);
-    world_end(&w);
 }
 
 ROW_CASES(S09_cancelled_wait_leaves_nothing, form, forms) {
-    struct world w;
-    hf_cancel *cancel;
+    OWN(world_end) struct world w;
+    own_cancel *cancel;
     struct world_caller waiter;
     string_begin(&w, form->kind, NULL);
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
@@ -282,8 +266,6 @@ ROW_CASES(S09_cancelled_wait_leaves_nothing, form, forms) {
     assert_true(world_free(&w));
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    hf_cancel_free(cancel);
-    world_end(&w);
 }
 
 /* ---- Time and loss ---- */
@@ -293,7 +275,7 @@ static bool renewed_four_times(void *client) {
 }
 
 ROW_CASES(S10_watchdog_and_a_closed_client, form, forms) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_options options = world_options();
     options.watchdog_ms = ENDURING_MS;
     string_begin(&w, form->kind, &options);
@@ -305,7 +287,6 @@ ROW_CASES(S10_watchdog_and_a_closed_client, form, forms) {
     assert_int_equal(hf_close(w.client), HF_OK);
     assert_true(world_wait_free(&w, HANG_MS));
     w.client = NULL;
-    world_end(&w);
 }
 
 static const char *const ends[] = {"DEL " WORLD_NAME, "SET " WORLD_NAME " other",
@@ -357,17 +338,15 @@ STRING_CASE(S12_gone_when_used) {
 
 STRING_CASE(S13_another_type_is_there) {
     bool broken;
-    hf_lock *plain;
     cmd_ok(w->server, "HSET " WORLD_NAME " f 1");
     assert_int_equal(hf_lock_try(w->lock), HF_EWRONGTYPE);
     assert_int_equal(hf_lock_acquire_for(w->lock, 1000), HF_EWRONGTYPE);
     assert_int_equal(hf_lock_break(w->lock, &broken), HF_EWRONGTYPE);
     cmd_ok(w->server, "DEL " WORLD_NAME);
-    assert_int_equal(new_lock(w->rival, HF_PLAIN, WORLD_NAME, strlen(WORLD_NAME), &plain), HF_OK);
+    own_lock *plain = made(new_lock, w->rival, HF_PLAIN, WORLD_NAME, strlen(WORLD_NAME));
     assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     assert_int_equal(hf_lock_try(plain), HF_EWRONGTYPE);
     assert_int_equal(hf_lock_release(w->lock), HF_OK);
-    hf_lock_free(plain);
 }
 
 STRING_CASE(S14_refused_combinations) {
@@ -377,11 +356,11 @@ STRING_CASE(S14_refused_combinations) {
 
 /* Together with other locks, all or none. */
 STRING_CASE(S15_one_of_several) {
-    hf_lock *other, *members[2], *all;
-    assert_int_equal(new_lock(w->client, HF_STRING, "second", 6, &other), HF_OK);
+    hf_lock *members[2];
+    own_lock *other = made(new_lock, w->client, HF_STRING, "second", 6);
     members[0] = w->lock;
     members[1] = other;
-    assert_int_equal(hf_lock_new_multi(members, 2, &all), HF_OK);
+    own_lock *all = made(hf_lock_new_multi, members, 2);
     assert_int_equal(hf_lock_acquire(all), HF_OK);
     assert_int_equal(world_keys(w->server), 2);
     assert_int_equal(hf_lock_try(w->rival_lock), HF_EBUSY);
@@ -395,8 +374,6 @@ STRING_CASE(S15_one_of_several) {
     cmd_ok(w->server, "DEL second");
     assert_int_equal(hf_lock_release(all), HF_ELOST);
     assert_true(world_wait_free(w, HANG_MS));
-    hf_lock_free(all);
-    hf_lock_free(other);
 }
 
 struct cohort_thread {
@@ -444,7 +421,7 @@ STRING_CASE(S16_threads_and_clients) {
 
 /* Started operations: a fresh owner each, and what it was given releases it. */
 STRING_CASE(S17_started_operations) {
-    hf_op *first, *second;
+    own_op *first, *second;
     hf_result result = HF_RESULT_INIT, next = HF_RESULT_INIT;
     hf_acquire_options options = world_wait_for(HANG_MS, HF_WATCHDOG);
     assert_int_equal(hf_lock_acquire_start(w->lock, &options, NULL, NULL, &first), HF_OK);
@@ -456,14 +433,12 @@ STRING_CASE(S17_started_operations) {
     assert_true(next.owner != result.owner);
     assert_int_equal(hf_lock_release_as(w->lock, next.owner), HF_OK);
     assert_true(world_free(w));
-    hf_op_free(first);
-    hf_op_free(second);
 }
 
 /* ---- Lost replies, late copies ---- */
 
 ROW_CASES(S20_replies_lost, form, forms) {
-    struct world w;
+    OWN(world_end) struct world w;
     string_begin(&w, form->kind, NULL);
     for (int round = 0; round < 3; round++) {
         proxy_drop_replies_after(w.proxy, ACQUIRE);
@@ -475,11 +450,10 @@ ROW_CASES(S20_replies_lost, form, forms) {
     }
     assert_int_equal(proxy_fired(w.proxy), 6);
     assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
-    world_end(&w);
 }
 
 ROW_CASES(S21_acquire_never_answered_is_undone, form, forms) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_options options = impatient();
     string_begin(&w, form->kind, &options);
     proxy_mute_replies_after(w.proxy, ACQUIRE);
@@ -489,12 +463,11 @@ ROW_CASES(S21_acquire_never_answered_is_undone, form, forms) {
     assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
 }
 
 /* A resend ends when the first copy would have, and is trusted no longer. */
 CASE(S22_the_lease_counts_from_the_first_copy) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_options brief = impatient();
     hf_acquire_options options = world_wait_for(HANG_MS, 20000);
     hf_result result = HF_RESULT_INIT;
@@ -509,7 +482,6 @@ CASE(S22_the_lease_counts_from_the_first_copy) {
     assert_true(pttl(w.server, WORLD_NAME) >=
                 result.remaining_ms - (now_ms() - start_ms - took_ms));
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
 }
 
 /* Whether this user may end connections; else the lease of a late copy has to end. */
@@ -544,7 +516,7 @@ static void release_held(struct world *w, const struct right *right) {
 
 /* Past half the lease the first token is given up, and another drawn. */
 ROW_CASES(S31_past_half_the_lease_a_new_token, right, rights) {
-    struct world w;
+    OWN(string_end_with_all_rights) struct world w;
     hf_options brief = impatient();
     hf_acquire_options options = world_wait_for(HANG_MS, 3000);
     char handle[HF_HANDLE_MAX];
@@ -567,14 +539,57 @@ ROW_CASES(S31_past_half_the_lease_a_new_token, right, rights) {
     assert_int_equal(hf_lock_release_as(w.lock, waiter.owner), HF_OK);
     release_held(&w, right);
     assert_true(world_wait_free(&w, HANG_MS));
-    string_end_with_all_rights(&w);
+}
+
+/* ---- An owner's own tokens ---- */
+
+#define BEFORE_ITS_RELEASE_MS 300 /* so long a token that was given up is still there */
+
+/* The first copy had taken it, and its reply was lost until half the lease had passed. */
+STRING_CASE(S108_a_try_is_not_refused_by_its_own_first_copy) {
+    struct world_caller caller;
+    proxy_mute_replies_after(w->proxy, ACQUIRE);
+    proxy_delay(w->proxy, KILL, BEFORE_ITS_RELEASE_MS);
+    world_call_acquire(&caller, w->lock, world_wait_for(0, 2400));
+    assert_true(proxy_wait_fired(w->proxy, 1, HANG_MS));
+    sleep_ms(1300); /* more than half of the lease, which passes by time alone */
+    proxy_cut_all(w->proxy);
+    assert_int_equal(world_join(&caller), HF_OK);
+    proxy_delay(w->proxy, "", 0);
+    assert_int_equal(hf_lock_release_as(w->lock, caller.owner), HF_OK);
+    assert_true(world_wait_free(w, HANG_MS));
+}
+
+/* Its command is under way to the server, with an answer that comes later. */
+static void start_and_cancel(struct world *w, hf_owner owner) {
+    hf_acquire_options options = world_wait_as(owner, HANG_MS, HF_WATCHDOG);
+    own_op *op;
+    assert_int_equal(hf_lock_acquire_start(w->lock, &options, NULL, NULL, &op), HF_OK);
+    sleep_ms(BEFORE_ITS_RELEASE_MS / 10);
+    hf_op_cancel(op);
+    assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_ECANCELED);
+}
+
+/* The release of the second token waits for the answer to that of the first. */
+STRING_CASE(S108_a_try_is_not_refused_by_cancelled_acquires) {
+    hf_owner owner = hf_owner_new();
+    hf_result result = HF_RESULT_INIT;
+    assert_int_equal(world_acquire_async(w->lock, owner, HANG_MS, &result), HF_OK);
+    assert_int_equal(world_release_async(w->lock, owner, &result), HF_OK);
+    proxy_delay(w->proxy, ACQUIRE, BEFORE_ITS_RELEASE_MS);
+    start_and_cancel(w, owner);
+    start_and_cancel(w, owner);
+    assert_int_equal(world_acquire_async(w->lock, owner, 0, &result), HF_OK);
+    proxy_delay(w->proxy, "", 0);
+    assert_int_equal(hf_lock_release_as(w->lock, owner), HF_OK);
+    assert_true(world_wait_free(w, HANG_MS));
 }
 
 /* A copy that was stuck on a dead connection acts after the release: it takes the lock for nobody,
  * and is deleted when it could not come any more, even if a renewal that was stuck as well has made
  * it last. If the server has ended that connection in front of the resend, the copy does not act. */
 ROW_CASES(S23_a_late_copy_is_deleted, right, rights) {
-    struct world w;
+    OWN(string_end_with_all_rights) struct world w;
     hf_acquire_options options = world_wait_for(0, 2000);
     char handle[HF_HANDLE_MAX];
     string_begin(&w, HF_STRING, NULL);
@@ -589,15 +604,31 @@ ROW_CASES(S23_a_late_copy_is_deleted, right, rights) {
     assert_string_equal(value(&w), right->kills ? "" : handle);
     if (!right->kills) {
         cmd_ok(w.server, "PEXPIRE " WORLD_NAME " 60000");
-        assert_int_equal(hf_lock_try(w.lock), HF_EBUSY);
+        assert_int_equal(hf_lock_try(w.rival_lock), HF_EBUSY);
     }
     assert_true(world_wait_free(&w, HANG_MS));
-    string_end_with_all_rights(&w);
+}
+
+/* The owner itself need not wait for that. */
+CASE(S108_a_try_is_not_refused_by_a_late_copy) {
+    OWN(string_end_with_all_rights) struct world w;
+    hf_acquire_options options = world_wait_for(0, 60000);
+    string_begin(&w, HF_STRING, NULL);
+    set_right(w.server, &rights[1]);
+    proxy_hold_request(w.proxy, ACQUIRE);
+    assert_int_equal(hf_lock_acquire_with(w.lock, &options, NULL), HF_OK);
+    assert_true(proxy_wait_held(w.proxy, HANG_MS));
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    release_held(&w, &rights[1]);
+    assert_int_equal(hf_lock_try(w.rival_lock), HF_EBUSY);
+    assert_int_equal(hf_lock_try(w.lock), HF_OK);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_true(world_free(&w));
 }
 
 /* The same for an acquire that found the lock taken. */
 ROW_CASES(S27_a_late_copy_of_a_failed_acquire_is_deleted, right, rights) {
-    struct world w;
+    OWN(string_end_with_all_rights) struct world w;
     hf_acquire_options options = world_wait_for(0, 2000);
     string_begin(&w, HF_STRING, NULL);
     set_right(w.server, right);
@@ -611,13 +642,12 @@ ROW_CASES(S27_a_late_copy_of_a_failed_acquire_is_deleted, right, rights) {
     if (!right->kills)
         cmd_ok(w.server, "PEXPIRE " WORLD_NAME " 60000");
     assert_true(world_wait_free(&w, HANG_MS));
-    string_end_with_all_rights(&w);
 }
 
 /* In the soak ten times: without the right each copy acts behind the release, and the server is
  * asked only once. */
 ROW_CASES(S36_dead_connections_are_ended, right, rights) {
-    struct world w;
+    OWN(string_end_with_all_rights) struct world w;
     hf_acquire_options options = world_wait_for(0, 60000);
     int acted = 0, rounds = getenv("HF_SOAK") != NULL ? 10 : 3;
     string_begin(&w, HF_STRING, NULL);
@@ -634,7 +664,6 @@ ROW_CASES(S36_dead_connections_are_ended, right, rights) {
     assert_int_equal(acted, right->kills ? 0 : rounds);
     size_t kills = proxy_seen(w.proxy, KILL);
     assert_true(right->kills ? kills >= (size_t)rounds : kills == 1);
-    string_end_with_all_rights(&w);
 }
 
 /* The script behind acks, on its connection. */
@@ -656,13 +685,12 @@ STRING_CASE(S36_dead_connections_of_acked_acquires_are_ended) {
  * ends that connection, and the token is released behind that: nothing is left, and nothing comes
  * later. Over TCP, whose addresses tell clients apart. */
 CASE(S33_an_attempt_at_a_stopped_server_leaves_nothing) {
-    struct server *server = server_start(&(struct server_options){.tcp = true});
+    own_server *server = server_start(&(struct server_options){.tcp = true});
     hf_options options = impatient();
     hf_acquire_options lease = world_wait_for(0, 60000);
-    struct proxy *proxy = proxy_start_tcp(server_port(server), PROXY_RESP);
-    hf_client *client;
-    assert_int_equal(hf_open(proxy_tcp_url(proxy), &options, &client), HF_OK);
-    hf_lock *lock = string_lock(client, HF_STRING);
+    own_proxy *proxy = proxy_start_tcp(server_port(server), PROXY_RESP);
+    own_client *client = made(hf_open, proxy_tcp_url(proxy), &options);
+    own_lock *lock = string_lock(client, HF_STRING);
     world_warm_up(lock);
     server_freeze(server);
     assert_int_equal(hf_lock_acquire_with(lock, &lease, NULL), HF_EUNREACH);
@@ -672,10 +700,6 @@ CASE(S33_an_attempt_at_a_stopped_server_leaves_nothing) {
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_true(HOLDS_FOR(!key_exists(server, WORLD_NAME), 300));
-    hf_lock_free(lock);
-    assert_int_equal(hf_close(client), HF_OK);
-    proxy_free(proxy);
-    server_free(server);
 }
 
 /* Another process may have given the same id to a stranger, and clients of a Unix socket have one
@@ -714,7 +738,7 @@ CASE(S35_all_copies_end_at_one_time) {
     proxy_refuse(w.proxy, true);
     world_call_acquire(&waiter, w.lock, world_wait_for(HANG_MS, 600000));
     assert_true(proxy_wait_held(w.proxy, HANG_MS));
-    linger(20); /* the next copy is written at another time */
+    sleep_ms(20); /* the next copy is written at another time: by the clock alone */
     proxy_refuse(w.proxy, false);
     assert_int_equal(world_join(&waiter), HF_OK);
     snprintf(end, sizeof end, "\r\n%lld\r\n", (long long)ends_at(w.server));
@@ -803,7 +827,7 @@ STRING_CASE(a_chosen_token_in_use_is_taken) {
 
 /* The lease has ended, and the keeper wants a connection to release what may be left. */
 CASE(closes_while_a_late_copy_waits_for_a_connection) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_options options = impatient();
     string_begin(&w, HF_STRING, &options);
     hf_acquire_options fixed = world_wait_for(0, 1000);
@@ -812,7 +836,6 @@ CASE(closes_while_a_late_copy_waits_for_a_connection) {
     assert_true(proxy_cut_all(w.proxy) > 0);
     assert_true(WAIT_FOR(hf_lock_remaining_ms(w.lock) == 0, HANG_MS));
     sleep_ms(800); /* the release begins 500 ms after the loss, and nothing shows that */
-    world_end(&w);
 }
 
 /* ---- Without scripts ---- */
@@ -822,21 +845,17 @@ static bool renewed_twice(void *client) {
 }
 
 static bool sets_if_equal(struct server *server) {
-    redisReply *reply = cmd(server, "SET probe a IFEQ b");
-    bool has = reply->type != REDIS_REPLY_ERROR;
-    freeReplyObject(reply);
-    return has;
+    own_reply *reply = cmd(server, "SET probe a IFEQ b");
+    return reply->type != REDIS_REPLY_ERROR;
 }
 
 /* A renewal by command sets the lease: a copy that was stuck takes back an extension, of which no
  * more was trusted. */
 static void a_late_renewal_shortens_nothing_that_is_trusted(struct server *server) {
-    struct proxy *proxy = proxy_start(server_socket(server));
-    hf_client *client;
-    hf_lock *lock;
+    own_proxy *proxy = proxy_start(server_socket(server));
     hf_acquire_options fixed = world_wait_for(0, 40000);
-    assert_int_equal(hf_open(proxy_url(proxy), NULL, &client), HF_OK);
-    assert_int_equal(new_lock(client, HF_STRING, "late", 4, &lock), HF_OK);
+    own_client *client = made(hf_open, proxy_url(proxy), NULL);
+    own_lock *lock = made(new_lock, client, HF_STRING, "late", 4);
     assert_int_equal(hf_lock_acquire_with(lock, &fixed, NULL), HF_OK);
     assert_int_equal(hf_lock_extend(lock, 41000),
                      HF_OK); /* now it is known that scripts do not run */
@@ -849,9 +868,6 @@ static void a_late_renewal_shortens_nothing_that_is_trusted(struct server *serve
     int64_t left_ms = pttl(server, "late");
     assert_true(hf_lock_remaining_ms(lock) <= left_ms);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
-    assert_int_equal(hf_close(client), HF_OK);
-    proxy_free(proxy);
 }
 
 /* On a server that has the commands, every verb works without a script; other kinds name the
@@ -859,14 +875,12 @@ static void a_late_renewal_shortens_nothing_that_is_trusted(struct server *serve
 static void no_script_is_needed(struct server *server) {
     hf_options given = HF_OPTIONS_INIT;
     given.watchdog_ms = 3000;
-    hf_client *client;
-    hf_lock *lock, *plain;
     bool broken = false;
     char handle[HF_HANDLE_MAX];
     hf_result result = HF_RESULT_INIT;
-    assert_int_equal(hf_open(server_url(server), &given, &client), HF_OK);
-    assert_int_equal(new_lock(client, HF_STRING, "s", 1, &lock), HF_OK);
-    assert_int_equal(new_lock(client, HF_PLAIN, "p", 1, &plain), HF_OK);
+    own_client *client = made(hf_open, server_url(server), &given);
+    own_lock *lock = made(new_lock, client, HF_STRING, "s", 1);
+    own_lock *plain = made(new_lock, client, HF_PLAIN, "p", 1);
     assert_int_equal(hf_lock_try(plain), HF_ENOTSUP);
     assert_non_null(strstr(hf_last_error()->text, "runs no scripts"));
 
@@ -915,9 +929,6 @@ static void no_script_is_needed(struct server *server) {
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     cmd_ok(server, "DEL s");
     assert_int_equal(hf_lock_extend(lock, 60000), HF_ELOST);
-    hf_lock_free(lock);
-    hf_lock_free(plain);
-    assert_int_equal(hf_close(client), HF_OK);
 }
 
 /* EVAL taken away, or the Lua module of Valkey 9.1 unloaded. */

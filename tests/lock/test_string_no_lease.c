@@ -3,12 +3,7 @@
  * acquire on; what ends them, what does not, and what lost replies and late copies of both steps
  * leave. Of tests/scripts/test_string_scripts.c: what the script does.
  */
-#include "support/case.h"
-#include "support/new_lock.h"
 #include "support/world.h"
-
-#include <stdio.h>
-#include <string.h>
 
 #define ACQUIRE "\r\nNX\r\n"                 /* the first step, as the proxy sees it */
 #define PERSIST hfi_script_string_renew.sha1 /* the second step, and each look at it */
@@ -46,9 +41,8 @@ static int acquire(hf_lock *lock, int64_t wait_ms, hf_result *ret) {
 /* The value at the server; "" for none. */
 static const char *value(struct world *w) {
     static char text[128];
-    redisReply *reply = cmd(w->server, "GET " WORLD_NAME);
+    own_reply *reply = cmd(w->server, "GET " WORLD_NAME);
     snprintf(text, sizeof text, "%s", reply->type == REDIS_REPLY_STRING ? reply->str : "");
-    freeReplyObject(reply);
     return text;
 }
 
@@ -65,7 +59,7 @@ static hf_options with_watchdog(int64_t watchdog_ms) {
 /* ---- Holding ---- */
 
 ROW_CASES(S51_permanent_until_released, form, forms) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_result result = HF_RESULT_INIT;
     hf_lock_info *info;
     int64_t ttl_ms = 0;
@@ -89,7 +83,6 @@ ROW_CASES(S51_permanent_until_released, form, forms) {
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK); /* the next one has a lease again */
     assert_true(pttl(w.server, WORLD_NAME) > 0);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
 }
 
 /* However it is acquired again, or extended: a lease never shortens a hold without one. */
@@ -138,7 +131,7 @@ static bool looked_twice(void *client) {
 
 /* Neither time nor the end of its client ends it: another frees it by its handle. */
 CASE(S52_it_outlives_its_client) {
-    struct world w;
+    OWN(world_end) struct world w;
     char handle[HF_HANDLE_MAX];
     hf_result result = HF_RESULT_INIT;
     const hf_options options = with_watchdog(FIRST_LEASE_MS);
@@ -155,7 +148,6 @@ CASE(S52_it_outlives_its_client) {
     assert_true(is_permanent(&w));
     assert_int_equal(hf_lock_release_as(w.rival_lock, result.owner), HF_OK);
     assert_true(world_free(&w));
-    world_end(&w);
 }
 
 NO_LEASE_CASE(S52_or_breaks_it) {
@@ -193,7 +185,7 @@ static const struct end {
 
 /* Without tracking the client looks as often as it would renew. */
 ROW_CASES(S53_a_loss_is_reported, end, ends) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct world_events events = {0};
     hf_options options = with_watchdog(FIRST_LEASE_MS);
     options.flags |= HF_NO_TRACKING;
@@ -207,19 +199,17 @@ ROW_CASES(S53_a_loss_is_reported, end, ends) {
     assert_int_equal(events.warnings, 0);
     assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
     assert_int_equal(hf_lock_release(w.lock), HF_ENOTOWNER);
-    world_end(&w);
 }
 
 /* A failover may lose the second step and keep the first; or somebody sets an expiry. */
 CASE(S53_an_expiry_is_taken_away_again) {
-    struct world w;
+    OWN(world_end) struct world w;
     const hf_options options = with_watchdog(FIRST_LEASE_MS);
     begin(&w, HF_STRING, &options);
     assert_int_equal(acquire(w.lock, HANG_MS, NULL), HF_OK);
     cmd_ok(w.server, "PEXPIRE " WORLD_NAME " 60000");
     assert_true(WAIT_FOR(is_permanent(&w), HANG_MS));
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
 }
 
 /* ---- Where it is refused ---- */
@@ -268,13 +258,9 @@ CASE(S54_quorums_and_zookeeper_refuse_it) {
     } rows[] = {{"redis://127.0.0.1:1 redis://127.0.0.1:2 redis://127.0.0.1:3", HF_STRING},
                 {"zk://127.0.0.1:1", HF_PLAIN}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        hf_client *client;
-        hf_lock *lock;
-        assert_int_equal(hf_open(rows[i].url, NULL, &client), HF_OK);
-        assert_int_equal(new_lock(client, rows[i].kind, "other", 5, &lock), HF_OK);
+        own_client *client = made(hf_open, rows[i].url, NULL);
+        own_lock *lock = made(new_lock, client, rows[i].kind, "other", 5);
         assert_refused(lock);
-        hf_lock_free(lock);
-        assert_int_equal(hf_close(client), HF_OK);
     }
 }
 
@@ -297,7 +283,7 @@ static const struct step {
 } steps[] = {{"first", false}, {"second", true}};
 
 ROW_CASES(S55_a_lost_reply_changes_nothing, step, steps) {
-    struct world w;
+    OWN(world_end) struct world w;
     begin(&w, HF_STRING, NULL);
     const char *matcher = step->second ? PERSIST : ACQUIRE;
     for (int round = 0; round < 2; round++) {
@@ -308,12 +294,11 @@ ROW_CASES(S55_a_lost_reply_changes_nothing, step, steps) {
         assert_int_equal(hf_lock_release(w.lock), HF_OK);
         assert_true(world_free(&w));
     }
-    world_end(&w);
 }
 
 /* The key is permanent by then, so only a release ends it. */
 ROW_CASES(S56_one_that_is_never_answered_is_undone, step, steps) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_options options = world_options();
     options.cmd_timeout_ms = WORLD_BRIEF_MS;
     begin(&w, HF_STRING, &options);
@@ -324,7 +309,6 @@ ROW_CASES(S56_one_that_is_never_answered_is_undone, step, steps) {
     assert_true(world_wait_free(&w, HANG_MS));
     assert_int_equal(acquire(w.lock, HANG_MS, NULL), HF_OK);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    world_end(&w);
 }
 
 /* A server that refuses the second step does not keep the first. */
@@ -373,13 +357,12 @@ static void haunt(struct world *w, const hf_options *options) {
 }
 
 CASE(S58_late_copies_of_both_steps_are_deleted) {
-    struct world w;
+    OWN(world_end) struct world w;
     const hf_options options = with_watchdog(FIRST_LEASE_MS);
     haunt(&w, &options);
     assert_int_equal(acquire(w.rival_lock, 0, NULL), HF_EBUSY);
     assert_true(world_wait_free(&w, HANG_MS));
     cmd_ok(w.server, "ACL SETUSER default +@all");
-    world_end(&w);
 }
 
 /* Late copies of the second step and of looks find the next hold's token. */
@@ -400,29 +383,25 @@ static bool are_there(struct world *w, long long count) {
 
 /* What is left behind is released however long that takes, since no lease ends it: what late copies
  * have left, a hold whose release is not answered, and an acquire whose second step was not. */
-CASE(S59_it_is_released_however_long_the_server_is_away) {
-    struct world w;
+CASE_WITH(S59_it_is_released_however_long_the_server_is_away, struct world, w, haunt, world_end,
+          with_watchdog(FIRST_LEASE_MS), options.cmd_timeout_ms = WORLD_BRIEF_MS) {
     hf_lock *second, *third;
-    hf_options options = with_watchdog(FIRST_LEASE_MS);
-    options.cmd_timeout_ms = WORLD_BRIEF_MS;
-    haunt(&w, &options);
-    assert_int_equal(new_lock(w.client, HF_STRING, "second", 6, &second), HF_OK);
-    assert_int_equal(new_lock(w.client, HF_STRING, "third", 5, &third), HF_OK);
+    assert_int_equal(new_lock(w->client, HF_STRING, "second", 6, &second), HF_OK);
+    assert_int_equal(new_lock(w->client, HF_STRING, "third", 5, &third), HF_OK);
     assert_int_equal(acquire(second, HANG_MS, NULL), HF_OK);
-    proxy_mute_replies_after(w.proxy, PERSIST);
-    proxy_refuse(w.proxy, true);
+    proxy_mute_replies_after(w->proxy, PERSIST);
+    proxy_refuse(w->proxy, true);
     assert_true(acquire(third, 0, NULL) < 0);
-    assert_int_equal(proxy_fired(w.proxy), 2); /* it had run */
-    proxy_cut_all(w.proxy);                    /* those that the client has not given up */
+    assert_int_equal(proxy_fired(w->proxy), 2); /* it had run */
+    proxy_cut_all(w->proxy);                    /* those that the client has not given up */
     assert_true(hf_lock_release(second) < 0);
     sleep_ms(FIRST_LEASE_MS + 1000); /* every lease has ended then, by time alone */
-    assert_true(are_there(&w, 3));
-    proxy_refuse(w.proxy, false);
-    assert_true(WAIT_FOR(are_there(&w, 0), HANG_MS));
+    assert_true(are_there(w, 3));
+    proxy_refuse(w->proxy, false);
+    assert_true(WAIT_FOR(are_there(w, 0), HANG_MS));
     hf_lock_free(second);
     hf_lock_free(third);
-    cmd_ok(w.server, "ACL SETUSER default +@all");
-    world_end(&w);
+    cmd_ok(w->server, "ACL SETUSER default +@all");
 }
 
 RUN_CASES(world_start_server, world_stop_server)

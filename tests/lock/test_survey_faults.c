@@ -2,15 +2,11 @@
  * Surveys among strangers and in trouble: forged answers, too many questions, no rights, a server that
  * starts again. Nobody is believed further than that, and a lock is never touched by any of it.
  */
-#include "support/case.h"
 #include "support/hostile.h"
 #include "support/world.h"
 
 #include <poll.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define ASK "holdfast_ask"
 #define NUMBER "0123456789abcdef0123456789abcdef"
@@ -27,9 +23,8 @@ static hf_options telling(void) {
 static redisContext *subscribe(struct server *server, const char *channel) {
     redisContext *context = server_connect(server);
     assert_non_null(context);
-    redisReply *reply = redisCommand(context, "SUBSCRIBE %s", channel);
+    own_reply *reply = redisCommand(context, "SUBSCRIBE %s", channel);
     assert_non_null(reply);
-    freeReplyObject(reply);
     return context;
 }
 
@@ -66,8 +61,7 @@ static void fleet_end(struct fleet *fleet) {
 
 /* Each question has a number of its own. */
 static void publish_question(struct server *server, unsigned number, const char *rest) {
-    char question[256];
-    snprintf(question, sizeof question, "ask 1 %032x %s", number, rest);
+    own_text *question = text_of("ask 1 %032x %s", number, rest);
     cmd_ok(server, "PUBLISH " ASK " %s", question);
 }
 
@@ -76,12 +70,10 @@ static redisReply *ask_until_answered(struct server *server, const char *rest) {
     redisReply *message = NULL;
     int64_t end_ms = now_ms() + HANG_MS;
     for (unsigned number = 1000000; message == NULL && now_ms() < end_ms; number++) {
-        char channel[64];
-        snprintf(channel, sizeof channel, "holdfast_tell:%032x", number);
-        redisContext *hearer = subscribe(server, channel);
+        own_text *channel = text_of("holdfast_tell:%032x", number);
+        own_context *hearer = subscribe(server, channel);
         publish_question(server, number, rest);
         message = next_message(hearer, 500);
-        redisFree(hearer);
     }
     assert_non_null(message);
     return message;
@@ -91,8 +83,7 @@ CASE_IN(an_answer_keeps_to_the_limit, struct fleet, fleet, fleet_begin, fleet_en
     enum { LOCKS = 60 };
     hf_lock *locks[LOCKS];
     for (int i = 0; i < LOCKS; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "limit-%d", i);
+        own_text *name = text_of("limit-%d", i);
         assert_int_equal(hf_lock_new(fleet->teller, name, &locks[i]), HF_OK);
         assert_int_equal(hf_lock_acquire(locks[i]), HF_OK);
     }
@@ -109,11 +100,10 @@ CASE_IN(an_answer_keeps_to_the_limit, struct fleet, fleet, fleet_begin, fleet_en
     }
 }
 
-/* Ten answers in a second at most, however many ask, and as many that only say that it is there, and a burst of 32 of these; who asked
- * and is gone costs nobody anything. */
+/* Ten answers in a second at most, however many ask, and as many that only say that it is there,
+ * and a burst of 32 of these; who asked and is gone costs nobody anything. */
 CASE_IN(many_questions_are_answered_a_few_times, struct fleet, fleet, fleet_begin, fleet_end) {
-    hf_lock *lock;
-    assert_int_equal(hf_lock_new(fleet->teller, "asked", &lock), HF_OK);
+    own_lock *lock = made(hf_lock_new, fleet->teller, "asked");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     freeReplyObject(ask_until_answered(fleet->w.server, "4000 hwn 0 0 "));
     struct monitor *monitor = monitor_start(fleet->w.server);
@@ -125,7 +115,6 @@ CASE_IN(many_questions_are_answered_a_few_times, struct fleet, fleet, fleet_begi
     assert_true(answers <= 32 + 2 * (size_t)((now_ms() - start_ms) / 100 + 1));
     monitor_stop(monitor);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
 }
 
 /* What is no question for us is not answered: a question behind them is the first to be. */
@@ -146,8 +135,7 @@ CASE_IN(nonsense_is_not_answered, struct fleet, fleet, fleet_begin, fleet_end) {
         "ask 1 " NUMBER " 4000  0 0 ",
         "ask 1 " NUMBER " 4000 hwn",
     };
-    hf_lock *lock;
-    assert_int_equal(hf_lock_new(fleet->teller, "asked", &lock), HF_OK);
+    own_lock *lock = made(hf_lock_new, fleet->teller, "asked");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     freeReplyObject(ask_until_answered(fleet->w.server, "4000 hwn 0 0 "));
     redisContext *hearer = subscribe(fleet->w.server, "holdfast_tell:" NUMBER);
@@ -160,7 +148,6 @@ CASE_IN(nonsense_is_not_answered, struct fleet, fleet, fleet_begin, fleet_end) {
     freeReplyObject(message);
     redisFree(hearer);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
 }
 
 /* ---- Answers ---- */
@@ -186,10 +173,10 @@ static void forge(struct server *server, const char *question, const char *text,
 }
 
 CASE(forged_answers_are_claims_of_their_own) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct asker asker;
     size_t huge_len = 300000;
-    char *huge = malloc(huge_len);
+    own_text *huge = malloc(huge_len);
     static const char old[] = "{\"v\":0,\"id\":\"" STRANGER "\"}";
     static const char forged[] =
         "{\"v\":1,\"id\":\"" STRANGER "\",\"name\":\"x\",\"waits\":[],\"holds\":["
@@ -223,8 +210,6 @@ CASE(forged_answers_are_claims_of_their_own) {
     freeReplyObject(question);
     redisFree(stranger);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    free(huge);
-    world_end(&w);
 }
 
 /* ---- Half of the answers ---- */
@@ -247,11 +232,10 @@ static hf_presence presence_in(const hf_fleet *fleet, const hf_client *client) {
 
 /* One that had no time to wait for answers does not say that nobody gave them. */
 CASE_IN(a_short_survey_reports_no_client_as_silent, struct fleet, fleet, fleet_begin, fleet_end) {
-    hf_lock *lock;
     hf_fleet *found;
     size_t cut = 0;
     hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
-    assert_int_equal(hf_lock_new(fleet->teller, "hurried", &lock), HF_OK);
+    own_lock *lock = made(hf_lock_new, fleet->teller, "hurried");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     freeReplyObject(ask_until_answered(fleet->w.server, "4000 hwn 0 0 "));
     for (int i = 0; i < 200 && cut < 5; i++) {
@@ -265,28 +249,24 @@ CASE_IN(a_short_survey_reports_no_client_as_silent, struct fleet, fleet, fleet_b
     }
     assert_true(cut > 0);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
 }
 
 /* Ends the connection on which a client hears answers. */
 static bool kill_hearer(struct server *server, const char *id) {
-    redisReply *list = cmd(server, "CLIENT LIST TYPE pubsub");
+    own_reply *list = cmd(server, "CLIENT LIST TYPE pubsub");
     bool killed = false;
     for (char *line = strtok(list->str, "\n"); line != NULL; line = strtok(NULL, "\n"))
         if (strstr(line, id) != NULL) {
-            redisReply *reply = cmd(server, "CLIENT KILL ID %lld", strtoll(line + 3, NULL, 10));
+            own_reply *reply = cmd(server, "CLIENT KILL ID %lld", strtoll(line + 3, NULL, 10));
             killed = reply->type != REDIS_REPLY_ERROR;
-            freeReplyObject(reply);
         }
-    freeReplyObject(list);
     return killed;
 }
 
 /* The connection that hears the answers is lost while they are waited for: whether they were given nobody knows. */
 CASE_IN(a_lost_connection_makes_no_client_silent, struct fleet, fleet, fleet_begin, fleet_end) {
     struct asker asker;
-    hf_lock *lock;
-    assert_int_equal(hf_lock_new(fleet->teller, "deaf", &lock), HF_OK);
+    own_lock *lock = made(hf_lock_new, fleet->teller, "deaf");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     freeReplyObject(ask_until_answered(fleet->w.server, "4000 hwn 0 0 "));
     /* one that would answer, and does not, so that the survey waits */
@@ -306,18 +286,15 @@ CASE_IN(a_lost_connection_makes_no_client_silent, struct fleet, fleet, fleet_beg
     freeReplyObject(question);
     redisFree(mute);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
 }
 
 /* ---- Rights ---- */
 
 static hf_client *open_as(struct server *server, const char *user) {
     hf_options options = telling();
-    hf_client *client;
     options.user = user;
     options.password = "secret";
-    assert_int_equal(hf_open(server_url(server), &options, &client), HF_OK);
-    return client;
+    return made(hf_open, server_url(server), &options);
 }
 
 WORLD_CASE(without_rights_the_rest_is_reported) {
@@ -374,14 +351,12 @@ WORLD_CASE(a_client_that_may_not_have_received_it_is_not_silent) {
 WORLD_CASE(facts_change_nothing) {
     static const char *const refused[] = {"-exists", "-del -hdel -pexpire"};
     for (int i = 0; i < 2; i++) {
-        hf_lock *lock;
         hf_server_info *facts;
-        char command[128];
-        snprintf(command, sizeof command, "ACL SETUSER less on >secret ~* +@all allchannels %s",
-                 refused[i]);
+        own_text *command =
+            text_of("ACL SETUSER less on >secret ~* +@all allchannels %s", refused[i]);
         cmd_ok(w->server, command);
         hf_client *less = open_as(w->server, "less");
-        assert_int_equal(hf_lock_new(less, WORLD_NAME, &lock), HF_OK);
+        hf_lock *lock = made(hf_lock_new, less, WORLD_NAME);
         assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
         assert_int_equal(hf_lock_server_info(lock, &facts), HF_OK);
         hf_server_info_free(facts);
@@ -418,14 +393,14 @@ WORLD_CASE(foreign_data_is_not_read) {
 }
 
 CASE(a_list_that_is_too_long_is_missing) {
+    OWN(world_end) struct world w;
     size_t len = 5 << 20;
-    char *name = malloc(len);
-    struct world w;
+    own_text *name = malloc(len);
     hf_fleet *fleet;
     assert_non_null(name);
     memset(name, 'x', len);
     world_begin(&w, NULL);
-    redisContext *stranger = server_connect(w.server);
+    own_context *stranger = server_connect(w.server);
     assert_non_null(stranger);
     freeReplyObject(redisCommand(stranger, "CLIENT SETNAME %b", name, len));
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
@@ -434,9 +409,6 @@ CASE(a_list_that_is_too_long_is_missing) {
     assert_int_equal(fleet->locks_len, 1);
     hf_fleet_free(fleet);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
-    redisFree(stranger);
-    free(name);
-    world_end(&w);
 }
 
 /* A server that has more connections in every list than there may be. */
@@ -476,10 +448,9 @@ static void boast(struct hostile_peer *peer, const char *command, size_t length,
 
 static unsigned survey_of_boaster(struct boaster *boaster) {
     hf_options options = telling();
-    hf_client *client;
     hf_fleet *fleet;
     struct hostile *server = hostile_start(boast, boaster);
-    assert_int_equal(hf_open(hostile_url(server), &options, &client), HF_OK);
+    hf_client *client = made(hf_open, hostile_url(server), &options);
     assert_int_equal(hf_survey(client, NULL, &fleet), HF_OK);
     unsigned missing = fleet->missing;
     hf_fleet_free(fleet);
@@ -508,10 +479,10 @@ CASE(endless_connections_are_cut) {
 /* ---- A server that starts again ---- */
 
 CASE(a_restart_is_an_error_or_nothing) {
-    struct world w;
-    struct server *server = server_start(NULL);
+    OWN(world_end) struct world w;
+    own_server *server = server_start(NULL);
     struct asker asker;
-    hf_fleet *fleet;
+    own_fleet *fleet;
     world_begin_on(&w, server, NULL);
     for (int i = 0; i < 3; i++) {
         asker = (struct asker){.client = w.rival};
@@ -523,21 +494,16 @@ CASE(a_restart_is_an_error_or_nothing) {
     }
     assert_int_equal(hf_survey(w.rival, NULL, &fleet), HF_OK);
     assert_int_equal(fleet->locks_len, 0);
-    hf_fleet_free(fleet);
-    world_end(&w);
-    server_free(server);
 }
 
 /* The client closes while it is asked, and while it asks. */
 WORLD_CASE(a_client_may_close_at_any_time) {
     hf_options options = telling();
     for (int i = 0; i < 5; i++) {
-        hf_client *client;
-        hf_lock *lock;
-        hf_fleet *fleet = NULL;
-        hf_op *op;
-        assert_int_equal(hf_open(server_url(w->server), &options, &client), HF_OK);
-        assert_int_equal(hf_lock_new(client, "closing", &lock), HF_OK);
+        own_fleet *fleet = NULL;
+        own_op *op;
+        hf_client *client = made(hf_open, server_url(w->server), &options);
+        own_lock *lock = made(hf_lock_new, client, "closing");
         assert_int_equal(hf_lock_acquire(lock), HF_OK);
         assert_true(wait_until(server_questions_are_received, w->server, HANG_MS));
         assert_int_equal(hf_survey_start(client, NULL, &fleet, NULL, NULL, &op), HF_OK);
@@ -546,9 +512,6 @@ WORLD_CASE(a_client_may_close_at_any_time) {
         assert_int_equal(hf_close(client), HF_OK);
         int err = hf_op_wait(op, HANG_MS, NULL);
         assert_true(err == HF_ECLOSED || err == HF_OK);
-        hf_op_free(op);
-        hf_fleet_free(fleet);
-        hf_lock_free(lock);
     }
 }
 
@@ -596,20 +559,33 @@ WORLD_CASE_WITH(no_server_is_no_empty_fleet, world_options(), options.cmd_timeou
     proxy_heal(w->proxy);
 }
 
-/* A client that only waits has no control connection before it is asked, and closes while that is made. */
-WORLD_CASE_WITH(a_client_closes_before_it_can_answer, telling()) {
+/* A client that only waits has no control connection before it is asked, and closes while that is made. False: it had
+ * one before, as on a busy machine. */
+static bool closes_before_it_can_answer(void) {
+    const hf_options options = telling();
+    OWN(world_end) struct world w;
     struct world_caller waiter;
-    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
-    world_call_acquire(&waiter, w->lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
-    assert_true(proxy_wait_seen(w->proxy, ASK, 1, HANG_MS));
-    assert_true(wait_until(server_questions_are_received, w->server, HANG_MS));
-    proxy_stall_request(w->proxy, "\r\nSETNAME\r\n");
-    cmd_ok(w->server, "PUBLISH " ASK " %s", "ask 1 " NUMBER " 4000 hwn 0 0 ");
-    assert_true(proxy_wait_held(w->proxy, HANG_MS));
-    assert_int_equal(hf_close(w->client), HF_OK);
-    w->client = NULL;
+    world_begin(&w, &options);
+    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
+    world_call_acquire(&waiter, w.lock, world_wait_for(HF_FOREVER, HF_WATCHDOG));
+    assert_true(proxy_wait_seen(w.proxy, ASK, 1, HANG_MS));
+    assert_true(wait_until(server_questions_are_received, w.server, HANG_MS));
+    proxy_stall_request(w.proxy, "\r\nSETNAME\r\n");
+    bool had_none = proxy_open(w.proxy) == 2;
+    cmd_ok(w.server, "PUBLISH " ASK " %s", "ask 1 " NUMBER " 4000 hwn 0 0 ");
+    if (had_none)
+        assert_true(proxy_wait_held(w.proxy, HANG_MS));
+    assert_int_equal(hf_close(w.client), HF_OK);
+    w.client = NULL;
     assert_int_equal(world_join(&waiter), HF_ECLOSED);
-    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
+    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
+    return had_none;
+}
+
+CASE(a_client_closes_before_it_can_answer) {
+    int scenes = 1;
+    while (!closes_before_it_can_answer())
+        assert_true(scenes++ < 100);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

@@ -1,17 +1,14 @@
 /*
- * A fork while the keeper finds out what a thread is called (src/task/thread_record.c), for a survey: what is known of a thread is not
- * locked meanwhile, so that the thread goes on in the child.
+ * A fork while the keeper finds out what a thread is called (src/task/thread_record.c), for a
+ * survey: what is known of a thread is not locked meanwhile, so that the thread goes on in the
+ * child.
  *
  * The moment is made long by an open() of our own, which waits where a name is read.
  */
-#include "support/case.h"
 #include "support/world.h"
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 static atomic_bool stops; /* where a name is read */
 static atomic_int reading;
@@ -63,11 +60,10 @@ static void *ask(void *client) {
 }
 
 WORLD_CASE_WITH(the_thread_goes_on_in_the_child, telling()) {
-    pthread_t thread;
     assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     assert_true(wait_until(server_questions_are_received, w->server, HANG_MS));
     atomic_store(&stops, true);
-    assert_int_equal(pthread_create(&thread, NULL, ask, w->rival), 0);
+    pthread_t thread = started(ask, w->rival);
     assert_true(world_wait_atomic(&reading, 1, HANG_MS));
     assert_true(expect_exit(run_child(child_locks, w), 0, HANG_MS));
     atomic_store(&stops, false);

@@ -2,7 +2,6 @@
  * Groups of values in a survey, as the server has them: ours, and Java's, written here by hand as it does.
  */
 #include "lock/surveys.h"
-#include "support/case.h"
 
 #define JAVA "5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d"
 #define VALUE_1 "7pNoDdizVy2xY792MaFv+w"
@@ -11,9 +10,8 @@
 WORLD_CASE_WITH(a_group_of_ours, reporting(0)) {
     struct world_caller waiter;
     const hf_bytes some[] = {{"one", 3}, {"two", 3}}, one[] = {{"two", 3}};
-    hf_lock *held, *wanted;
-    assert_int_equal(hf_lock_new_group(w->client, "group", 5, some, 2, &held), HF_OK);
-    assert_int_equal(hf_lock_new_group(w->rival, "group", 5, one, 1, &wanted), HF_OK);
+    own_lock *held = made(hf_lock_new_group, w->client, "group", 5, some, 2);
+    own_lock *wanted = made(hf_lock_new_group, w->rival, "group", 5, one, 1);
     assert_int_equal(hf_lock_acquire(held), HF_OK);
     assert_int_equal(hf_lock_acquire(held), HF_OK);
     world_call_acquire(&waiter, wanted, world_wait_for(HF_FOREVER, HF_WATCHDOG));
@@ -34,8 +32,6 @@ WORLD_CASE_WITH(a_group_of_ours, reporting(0)) {
     assert_int_equal(hf_lock_release(held), HF_OK);
     assert_int_equal(hf_lock_release(held), HF_OK);
     assert_int_equal(world_join(&waiter), HF_OK);
-    hf_lock_free(held);
-    hf_lock_free(wanted);
 }
 
 static void hold_value(struct server *server, const char *field, const char *owner,
@@ -57,7 +53,7 @@ WORLD_CASE(a_group_of_java) {
     assert_int_equal(cmd_int(w->server, "HSET group " VALUE_1 ":" JAVA ":9:expire_time %s", later),
                      1);
     cmd_ok(w->server, "HSET other " VALUE_1 " joe " VALUE_2 " jim");
-    hf_fleet *fleet = survey(w->rival, NULL);
+    own_fleet *fleet = survey(w->rival, NULL);
     assert_int_equal(fleet->locks_len, 1);
     const hf_fleet_lock *lock = find(fleet, "group");
     assert_string_equal(lock->kind, "group");
@@ -66,7 +62,6 @@ WORLD_CASE(a_group_of_java) {
     assert_int_equal(lock->holders[0]->count, 3);
     assert_true(lock->holders[0]->remaining_ms > 40000 && lock->holders[0]->remaining_ms <= 50000);
     assert_int_equal(lock->left_out, 0);
-    hf_fleet_free(fleet);
 }
 
 WORLD_CASE(a_large_group_is_reported_in_part) {
@@ -75,27 +70,24 @@ WORLD_CASE(a_large_group_is_reported_in_part) {
         "redis.call('hset', 'group', f, o, f .. ':' .. o .. ':expire_time', '4102444800000', "
         "f .. ':' .. o .. ':lock_count', '1') end return 1";
     assert_int_equal(cmd_int(w->server, "EVAL %s 0", fill), 1);
-    hf_fleet *fleet = survey(w->rival, NULL);
+    own_fleet *fleet = survey(w->rival, NULL);
     const hf_fleet_lock *lock = find(fleet, "group");
     assert_non_null(lock);
     assert_true(lock->holders_len > 0 && lock->holders_len <= 100);
     assert_int_equal((int64_t)lock->holders_len + lock->left_out, 1000);
-    hf_fleet_free(fleet);
 }
 
 /* How often the server has run a command. */
 static long long count_of(struct server *server, const char *command) {
     char wanted[64];
-    redisReply *reply = cmd(server, "INFO commandstats");
+    own_reply *reply = cmd(server, "INFO commandstats");
     snprintf(wanted, sizeof wanted, "cmdstat_%s:calls=", command);
     const char *at = strstr(reply->str, wanted);
-    long long count = at != NULL ? strtoll(at + strlen(wanted), NULL, 10) : 0;
-    freeReplyObject(reply);
-    return count;
+    return at != NULL ? strtoll(at + strlen(wanted), NULL, 10) : 0;
 }
 
-/* The server does nothing else while a script runs: what others keep in hashes is not read for one field of it, and what is
- * large has a script of its own. */
+/* The server does nothing else while a script runs: what others keep in hashes is not read for one
+ * field of it, and what is large has a script of its own. */
 WORLD_CASE(no_script_has_much_to_do) {
     static const char fill[] =
         "for i = 1, 20 do for f = 1, 300 do "

@@ -6,8 +6,6 @@
 #include "lock/surveys.h"
 #include "support/shards.h"
 
-#include <unistd.h>
-
 #define CHANNEL "holdfast_tell:losses:0"
 
 static hf_fleet *survey_totals(hf_client *client) {
@@ -39,10 +37,8 @@ static bool is_told(void *arg) {
 }
 
 static bool is_heard(void *server) {
-    redisReply *reply = cmd(server, "PUBSUB NUMSUB %s", CHANNEL);
-    bool heard = reply->elements == 2 && reply->element[1]->integer > 0;
-    freeReplyObject(reply);
-    return heard;
+    own_reply *reply = cmd(server, "PUBSUB NUMSUB %s", CHANNEL);
+    return reply->elements == 2 && reply->element[1]->integer > 0;
 }
 
 /* Begins to hear announcements. */
@@ -59,11 +55,9 @@ static void lose(hf_lock *lock, hf_lock *rival) {
 
 WORLD_CASE(a_client_that_ends_has_announced_its_losses) {
     hf_options options = world_options();
-    hf_client *loser;
-    hf_lock *lock;
     char id[40];
-    assert_int_equal(hf_open(server_url(w->server), &options, &loser), HF_OK);
-    assert_int_equal(hf_lock_new(loser, WORLD_NAME, &lock), HF_OK);
+    hf_client *loser = made(hf_open, server_url(w->server), &options);
+    hf_lock *lock = made(hf_lock_new, loser, WORLD_NAME);
     snprintf(id, sizeof id, "%s", hf_client_id(loser));
     struct told told = {.asker = w->rival, .id = id, .losses = 2};
     listen(w->rival, w->server);
@@ -91,9 +85,8 @@ WORLD_CASE(only_totals_have_them) {
     lose(w->lock, w->rival_lock);
     assert_true(wait_until(is_told, &told, HANG_MS));
     hf_fleet_free(told.fleet);
-    hf_fleet *fleet = survey(w->rival, NULL);
+    own_fleet *fleet = survey(w->rival, NULL);
     assert_int_equal(fleet->announced_len, 0);
-    hf_fleet_free(fleet);
 }
 
 static hf_fleet *survey_losses(hf_client *client) {
@@ -105,11 +98,10 @@ static hf_fleet *survey_losses(hf_client *client) {
 }
 
 static bool has_announced(void *asker) {
-    hf_fleet *fleet = survey_losses(asker);
+    own_fleet *fleet = survey_losses(asker);
     bool one = fleet->announced_len == 1;
     if (one)
         assert_int_equal(fleet->announced[0]->losses, 1);
-    hf_fleet_free(fleet);
     return one;
 }
 
@@ -186,12 +178,10 @@ WORLD_CASE(forged_announcements_are_bounded) {
 CASE(in_a_cluster_it_is_counted_once) {
     struct shards *shards = shards_start(NULL);
     hf_options options = world_options();
-    hf_client *asker, *loser;
-    hf_lock *lock, *rival;
-    assert_int_equal(hf_open(shards_url(shards), &options, &asker), HF_OK);
-    assert_int_equal(hf_open(shards_url(shards), &options, &loser), HF_OK);
-    assert_int_equal(hf_lock_new(asker, "clustered", &rival), HF_OK);
-    assert_int_equal(hf_lock_new(loser, "clustered", &lock), HF_OK);
+    hf_client *asker = made(hf_open, shards_url(shards), &options);
+    hf_client *loser = made(hf_open, shards_url(shards), &options);
+    hf_lock *rival = made(hf_lock_new, asker, "clustered");
+    hf_lock *lock = made(hf_lock_new, loser, "clustered");
     struct told told = {.asker = asker, .id = hf_client_id(loser)};
     hf_fleet_free(survey_totals(asker));
     /* What is lost before it listens is not heard: it loses until that. */

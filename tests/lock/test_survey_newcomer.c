@@ -3,7 +3,6 @@
  * and its answer is not mistaken for that of a counted client.
  */
 #include "lock/surveys.h"
-#include "support/case.h"
 
 #define PUBLISH "\r\nPUBLISH\r\n"
 #define NEWCOMER "cccccccc-0000-4000-8000-00000000000c"
@@ -19,14 +18,13 @@ struct inquiry {
 
 /* The channels on which surveys want their answers; each client has one of its own besides. Writes the last of them. */
 static int find_channels(struct server *server, char *to, size_t size) {
-    redisReply *channels = cmd(server, "PUBSUB CHANNELS holdfast_tell:*");
+    own_reply *channels = cmd(server, "PUBSUB CHANNELS holdfast_tell:*");
     int found = 0;
     for (size_t i = 0; i < channels->elements; i++)
         if (strchr(channels->element[i]->str + strlen("holdfast_tell:"), ':') == NULL) {
             snprintf(to, size, "%s", channels->element[i]->str);
             found++;
         }
-    freeReplyObject(channels);
     return found;
 }
 
@@ -52,11 +50,10 @@ static hf_presence presence_of(const hf_fleet *fleet, const char *id) {
 /* The newcomer's answer is there before anybody has heard the question. */
 static bool are_both_alive(void *arg) {
     struct inquiry *inquiry = arg;
-    pthread_t thread;
     char channel[128], id[64];
     assert_true(wait_until(is_quiet, inquiry->w.server, HANG_MS));
     proxy_stall_request(inquiry->w.proxy, PUBLISH);
-    assert_int_equal(pthread_create(&thread, NULL, take_survey, inquiry), 0);
+    pthread_t thread = started(take_survey, inquiry);
     assert_true(proxy_wait_held(inquiry->w.proxy, HANG_MS));
     assert_int_equal(find_channels(inquiry->w.server, channel, sizeof channel), 1);
     assert_int_equal(cmd_int(inquiry->w.server, "PUBLISH %s %s", channel,

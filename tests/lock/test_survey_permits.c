@@ -3,7 +3,6 @@
  * of clients that tell nothing or are stopped; and what only looks like them.
  */
 #include "lock/surveys.h"
-#include "support/case.h"
 
 #define POOL "pool"
 #define POOL_SET "{" POOL "}:timeout"
@@ -17,9 +16,8 @@ static const hf_fleet_party *holder_of(const hf_fleet_lock *lock, const char *ow
 }
 
 static hf_permits *new_pool(hf_client *client, const char *name, int64_t number) {
-    hf_permits *permits;
     bool set;
-    assert_int_equal(hf_permits_new(client, name, &permits), HF_OK);
+    hf_permits *permits = made(hf_permits_new, client, name);
     assert_int_equal(hf_permits_try_set(permits, number, &set), HF_OK);
     return permits;
 }
@@ -28,9 +26,9 @@ static hf_permits *new_pool(hf_client *client, const char *name, int64_t number)
 
 WORLD_CASE_WITH(a_permit_and_its_waiter, reporting(0)) {
     hf_permit_id id, wanted_id;
-    hf_op *op;
-    hf_permits *permits = new_pool(w->client, POOL, 1);
-    hf_permits *wanted = new_pool(w->rival, POOL, 1);
+    own_op *op;
+    own_permits *permits = new_pool(w->client, POOL, 1);
+    own_permits *wanted = new_pool(w->rival, POOL, 1);
     assert_int_equal(hf_permits_acquire(permits, &id), HF_OK);
     assert_int_equal(hf_permits_acquire_start(wanted, NULL, &wanted_id, NULL, NULL, &op), HF_OK);
     struct reported reported = {
@@ -53,15 +51,12 @@ WORLD_CASE_WITH(a_permit_and_its_waiter, reporting(0)) {
     hf_fleet_free(reported.fleet);
     assert_int_equal(hf_permits_release(permits, &id), HF_OK);
     assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_OK);
-    hf_op_free(op);
-    hf_permits_free(permits);
-    hf_permits_free(wanted);
 }
 
 /* Nobody knows whose it is; but that it is taken. */
 WORLD_CASE_WITH(a_permit_without_a_reporting_client, reporting(-1)) {
     hf_permit_id id;
-    hf_permits *permits = new_pool(w->client, POOL, 3);
+    own_permits *permits = new_pool(w->client, POOL, 3);
     assert_int_equal(hf_permits_acquire(permits, &id), HF_OK);
     hf_fleet *fleet = survey(w->rival, NULL);
     const hf_fleet_lock *lock = find(fleet, POOL);
@@ -73,7 +68,6 @@ WORLD_CASE_WITH(a_permit_without_a_reporting_client, reporting(-1)) {
     assert_null(lock->holders[0]->client);
     hf_fleet_free(fleet);
     assert_int_equal(hf_permits_release(permits, &id), HF_OK);
-    hf_permits_free(permits);
 }
 
 struct keeping {
@@ -98,7 +92,7 @@ static int keep_a_permit(void *arg) {
 }
 
 CASE(a_permit_of_a_stopped_client) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct keeping keeping = {
         .url = server_url(world_server()), .begun = barrier_new(2), .taken = barrier_new(2)};
     pid_t keeper = run_child(keep_a_permit, &keeping);
@@ -117,18 +111,17 @@ CASE(a_permit_of_a_stopped_client) {
     kill_child(keeper);
     barrier_free(keeping.begun);
     barrier_free(keeping.taken);
-    world_end(&w);
 }
 
 /* The server has lost it, and its client does not know yet. */
 CASE(a_permit_that_the_server_does_not_have_is_disputed) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_permit_id ids[2];
     hf_permits_options two = HF_PERMITS_OPTIONS_INIT;
     two.count = 2;
     hf_options options = reporting(0);
     world_begin(&w, &options);
-    hf_permits *permits = new_pool(w.client, POOL, 2);
+    own_permits *permits = new_pool(w.client, POOL, 2);
     assert_int_equal(hf_permits_acquire_with(permits, &two, ids), HF_OK);
     struct reported reported = {.client = w.rival, .name = POOL, .holders = 2, .listeners = -1};
     assert_true(wait_until(is_reported, &reported, HANG_MS));
@@ -141,30 +134,27 @@ CASE(a_permit_that_the_server_does_not_have_is_disputed) {
     assert_true(find(reported.fleet, POOL)->disputed);
     assert_int_equal(find(reported.fleet, POOL)->ttl_ms, -2);
     hf_fleet_free(reported.fleet);
-    hf_permits_free(permits);
-    world_end(&w);
 }
 
 /* A user without the right to read them does not dispute the clients' claims, and sees the rest. */
 CASE(without_rights_nothing_is_disputed) {
+    OWN(world_end) struct world w;
     static const struct {
         const char *rights;
         bool sees_locks;
     } users[] = {{"~* -zrange", true}, {"~* -zcount", true}, {"~* -strlen", true}, {"~x*", false}};
-    struct world w;
     hf_permit_id id;
     hf_options options = reporting(0), as = world_options();
     world_begin(&w, &options);
-    hf_permits *permits = new_pool(w.client, POOL, 2);
+    own_permits *permits = new_pool(w.client, POOL, 2);
     assert_int_equal(hf_permits_acquire(permits, &id), HF_OK);
     assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
     as.user = "less";
     as.password = "secret";
     for (size_t i = 0; i < sizeof users / sizeof users[0]; i++) {
         hf_client *less;
-        char command[128];
-        snprintf(command, sizeof command, "ACL SETUSER less reset on >secret +@all allchannels %s",
-                 users[i].rights);
+        own_text *command =
+            text_of("ACL SETUSER less reset on >secret +@all allchannels %s", users[i].rights);
         cmd_ok(w.server, command);
         assert_int_equal(hf_open(server_url(w.server), &as, &less), HF_OK);
         struct reported reported = {.client = less, .name = POOL, .holders = 1, .listeners = -1};
@@ -183,32 +173,28 @@ CASE(without_rights_nothing_is_disputed) {
     }
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_int_equal(hf_permits_release(permits, &id), HF_OK);
-    hf_permits_free(permits);
-    world_end(&w);
 }
 
 /* Those in docs/redisson.md, and what it takes to connect. */
-CASE(the_documented_rights_are_enough) {
-    struct world w;
+WORLD_CASE_WITH(the_documented_rights_are_enough, reporting(-1)) {
+    hf_options as = world_options();
     hf_permit_id id;
     hf_client *client;
     hf_lock *group;
     const hf_bytes values[] = {{"one", 3}};
-    hf_options options = reporting(-1), as = world_options();
-    world_begin(&w, &options);
     cmd_ok(
-        w.server,
+        w->server,
         "ACL SETUSER looks reset on >secret ~* resetchannels &holdfast_ask &holdfast_tell:* +@connection "
         "+time +info +role +subscribe +unsubscribe +scan +eval +hlen +hrandfield +hgetall +hscan +pttl +llen "
         "+lrange +pubsub|numsub +client|list +publish +strlen +get +zcount +zrange +hmget");
-    hf_permits *permits = new_pool(w.client, POOL, 2);
-    assert_int_equal(hf_lock_new_group(w.client, "group", 5, values, 1, &group), HF_OK);
+    hf_permits *permits = new_pool(w->client, POOL, 2);
+    assert_int_equal(hf_lock_new_group(w->client, "group", 5, values, 1, &group), HF_OK);
     assert_int_equal(hf_permits_acquire(permits, &id), HF_OK);
     assert_int_equal(hf_lock_acquire(group), HF_OK);
-    assert_int_equal(hf_lock_acquire(w.lock), HF_OK);
+    assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     as.user = "looks";
     as.password = "secret";
-    assert_int_equal(hf_open(server_url(w.server), &as, &client), HF_OK);
+    assert_int_equal(hf_open(server_url(w->server), &as, &client), HF_OK);
     hf_fleet *fleet = survey(client, NULL);
     assert_int_equal(fleet->missing, 0);
     assert_int_equal(fleet->locks_len, 3);
@@ -219,13 +205,12 @@ CASE(the_documented_rights_are_enough) {
     }
     hf_fleet_free(fleet);
     assert_int_equal(hf_close(client), HF_OK);
-    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_int_equal(hf_lock_release(w->lock), HF_OK);
     assert_int_equal(hf_lock_release(group), HF_OK);
     assert_int_equal(hf_permits_release(permits, &id), HF_OK);
     hf_lock_free(group);
     hf_permits_free(permits);
-    cmd_ok(w.server, "ACL DELUSER looks");
-    world_end(&w);
+    cmd_ok(w->server, "ACL DELUSER looks");
 }
 
 /* ---- As Java writes them ---- */
@@ -244,7 +229,7 @@ WORLD_CASE(permits_of_java) {
     add_taken(w->server, POOL_SET, score_after(w->server, 40000, score),
               "0123456789abcdef0123456789abcdef", 32); /* before 3.17 */
     add_taken(w->server, POOL_SET, score_after(w->server, -5000, score), "hasended12345678", 16);
-    hf_fleet *fleet = survey(w->rival, NULL);
+    own_fleet *fleet = survey(w->rival, NULL);
     assert_int_equal(fleet->locks_len, 1);
     const hf_fleet_lock *lock = find(fleet, POOL);
     assert_string_equal(lock->kind, "permits");
@@ -259,7 +244,6 @@ WORLD_CASE(permits_of_java) {
     assert_non_null(holder);
     assert_int_equal(holder->remaining_ms, -1);
     assert_non_null(holder_of(lock, "0123456789abcdef0123456789abcdef"));
-    hf_fleet_free(fleet);
 }
 
 WORLD_CASE(foreign_members_are_no_permits) {
@@ -277,10 +261,9 @@ WORLD_CASE(foreign_members_are_no_permits) {
     add_taken(w->server, "{}:timeout", score, "0123456789abcdef", 16);
     assert_int_equal(cmd_int(w->server, "HSET {h} a b"), 1);
     add_taken(w->server, "{h}:timeout", score, "0123456789abcdef", 16);
-    hf_fleet *fleet = survey(w->rival, NULL);
+    own_fleet *fleet = survey(w->rival, NULL);
     assert_int_equal(fleet->locks_len, 0);
     assert_int_equal(fleet->missing, 0);
-    hf_fleet_free(fleet);
 }
 
 /* A hundred of each are reported, and no script has to read them all. */
@@ -292,7 +275,7 @@ WORLD_CASE(many_permits_of_many_names) {
         "return 1";
     assert_int_equal(cmd_int(w->server, "EVAL %s 0", fill), 1);
     long long scripts = server_calls(w->server, "eval");
-    hf_fleet *fleet = survey(w->rival, "pool*");
+    own_fleet *fleet = survey(w->rival, "pool*");
     assert_true(server_calls(w->server, "eval") - scripts >= POOLS / 2);
     assert_int_equal(fleet->missing, 0);
     assert_int_equal(fleet->locks_len, POOLS);
@@ -302,7 +285,6 @@ WORLD_CASE(many_permits_of_many_names) {
         assert_int_equal(fleet->locks[i]->available, 7);
         assert_true(fleet->locks[i]->ttl_ms > fleet->locks[i]->holders[0]->remaining_ms);
     }
-    hf_fleet_free(fleet);
 }
 
 /* "{b}" and "b" have one set, and are two names. */
@@ -311,19 +293,18 @@ WORLD_CASE(names_prefixes_and_databases_are_kept_apart) {
     enum { NAMES = sizeof names / sizeof names[0] };
     char url[512];
     hf_permits *permits[NAMES];
-    hf_client *client, *other;
     hf_options options = reporting(-1);
     options.name_prefix = "app*:";
     snprintf(url, sizeof url, "%s?db=3", server_url(w->server));
-    assert_int_equal(hf_open(url, &options, &client), HF_OK);
+    own_client *client = made(hf_open, url, &options);
     options.name_prefix = "{tag}";
-    assert_int_equal(hf_open(url, &options, &other), HF_OK);
+    own_client *other = made(hf_open, url, &options);
     hf_permit_id id;
     for (int i = 0; i < NAMES; i++) {
         permits[i] = new_pool(client, names[i], 2);
         assert_int_equal(hf_permits_acquire(permits[i], &id), HF_OK);
     }
-    hf_permits *tagged = new_pool(other, "plain", 2);
+    own_permits *tagged = new_pool(other, "plain", 2);
     assert_int_equal(hf_permits_acquire(tagged, &id), HF_OK);
     hf_fleet *fleet = survey(client, NULL);
     assert_int_equal(fleet->locks_len, NAMES);
@@ -342,9 +323,6 @@ WORLD_CASE(names_prefixes_and_databases_are_kept_apart) {
     hf_fleet_free(fleet);
     for (int i = 0; i < NAMES; i++)
         hf_permits_free(permits[i]);
-    hf_permits_free(tagged);
-    assert_int_equal(hf_close(client), HF_OK);
-    assert_int_equal(hf_close(other), HF_OK);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

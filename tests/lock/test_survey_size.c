@@ -2,15 +2,10 @@
  * A survey of a large fleet: every lock of every client is reported, and no server command builds
  * one long list. bench/fleet/run measures the time; `make soak` has ten times as many.
  */
-#include "support/case.h"
 #include "support/world.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #define STRANGER "eeeeeeee-0000-4000-8000-00000000000e"
 
@@ -67,7 +62,7 @@ struct expected {
 
 static bool all_are_notified(void *arg) {
     const struct expected *expected = arg;
-    hf_fleet *fleet = NULL;
+    own_fleet *fleet = NULL;
     size_t alive = 0, clients = 0;
     assert_int_equal(hf_survey(expected->asker, NULL, &fleet), HF_OK);
     for (size_t i = 0; i < fleet->locks_len; i++)
@@ -77,12 +72,11 @@ static bool all_are_notified(void *arg) {
         clients += fleet->clients[i]->presence == HF_PRESENCE_ALIVE;
     bool all = fleet->missing == 0 && fleet->locks_len == expected->clients * LOCKS &&
                alive == fleet->locks_len && clients == expected->clients;
-    hf_fleet_free(fleet);
     return all;
 }
 
 CASE(every_lock_of_every_client_is_reported) {
-    struct world w;
+    OWN(world_end) struct world w;
     size_t clients = getenv("HF_SOAK") != NULL ? 400 : 40;
     hf_client **all = calloc(clients, sizeof(hf_client *));
     hf_options options = world_options();
@@ -93,11 +87,10 @@ CASE(every_lock_of_every_client_is_reported) {
         assert_int_equal(hf_open(server_url(w.server), &options, &all[i]), HF_OK);
         for (int k = 0; k < LOCKS; k++) {
             char name[32];
-            hf_lock *lock = NULL;
+            own_lock *lock = NULL;
             snprintf(name, sizeof name, "held-%zu-%d", i, k);
             assert_int_equal(hf_lock_new(all[i], name, &lock), HF_OK);
             assert_int_equal(hf_lock_acquire(lock), HF_OK);
-            hf_lock_free(lock);
         }
     }
     struct expected expected = {.asker = w.rival, .clients = clients};
@@ -105,7 +98,6 @@ CASE(every_lock_of_every_client_is_reported) {
     for (size_t i = 0; i < clients; i++)
         hf_close(all[i]);
     free(all);
-    world_end(&w);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

@@ -2,18 +2,14 @@
  * A survey asks for the wanted parts only: each part alone, unknown parts, and times by name, cut
  * to the asker's limit behind holds and waits.
  */
-#include "support/case.h"
-#include "support/new_lock.h"
 #include "support/world.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/time.h>
 
 #define WAITED "waited"
 
-/* A client that holds one lock and waits for another, which the rival has; both have been acquired and released before. */
+/* A client that holds one lock and waits for another, which the rival has; both have been acquired
+ * and released before. */
 struct reporter {
     struct world w;
     hf_client *teller;
@@ -105,16 +101,15 @@ static const hf_fleet_name_stats *times_of(const hf_fleet_client *client, const 
 /* Until the client answers, and its waiter waits. */
 static bool is_ready(void *arg) {
     struct reporter *reporter = arg;
-    hf_fleet *fleet = survey(reporter, HF_WANT_HOLDS | HF_WANT_WAITS, NULL);
+    own_fleet *fleet = survey(reporter, HF_WANT_HOLDS | HF_WANT_WAITS, NULL);
     bool ready =
         is_reported_by_client(fleet, "held", false) && is_reported_by_client(fleet, WAITED, true);
-    hf_fleet_free(fleet);
     return ready;
 }
 
 /* The server's view is included, whatever is wanted of the clients. */
 static void expect_reported(struct reporter *reporter, unsigned wanted) {
-    hf_fleet *fleet = survey_answered(reporter, wanted, NULL);
+    own_fleet *fleet = survey_answered(reporter, wanted, NULL);
     const hf_fleet_client *client = teller_in(reporter, fleet);
     assert_non_null(client);
     assert_int_equal(client->presence, HF_PRESENCE_ALIVE);
@@ -131,7 +126,6 @@ static void expect_reported(struct reporter *reporter, unsigned wanted) {
         assert_int_equal(fleet->locks[i]->holders_len, 1);
         assert_false(fleet->locks[i]->disputed);
     }
-    hf_fleet_free(fleet);
 }
 
 CASE_IN(each_wish_alone, struct reporter, reporter, reporter_begin, reporter_end) {
@@ -176,18 +170,16 @@ CASE_IN(times_are_reported_by_name, struct reporter, reporter, reporter_begin, r
 /* Nobody holds it, and no server knows of it. */
 CASE_IN(free_locks_are_reported, struct reporter, reporter, reporter_begin, reporter_end) {
     static const char odd[] = "a \"b\"\\\n\xff{c}";
-    hf_lock *lock;
-    assert_int_equal(hf_lock_new(reporter->teller, odd, &lock), HF_OK);
+    hf_lock *lock = made(hf_lock_new, reporter->teller, odd);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     hf_lock_free(lock);
     assert_true(wait_until(is_ready, reporter, HANG_MS));
-    hf_fleet *fleet = survey_answered(reporter, HF_WANT_HISTOGRAMS, NULL);
+    own_fleet *fleet = survey_answered(reporter, HF_WANT_HISTOGRAMS, NULL);
     assert_int_equal(fleet->locks_len, 2);
     const hf_fleet_name_stats *times = times_of(teller_in(reporter, fleet), odd);
     assert_non_null(times);
     assert_int_equal(times->hold.count, 1);
-    hf_fleet_free(fleet);
 }
 
 /* ---- By hand ---- */
@@ -197,7 +189,7 @@ static redisReply *ask(struct server *server, unsigned number, const char *rest)
     char channel[64], question[256];
     snprintf(channel, sizeof channel, "holdfast_tell:%032x", number);
     snprintf(question, sizeof question, "ask 1 %032x %s", number, rest);
-    redisContext *hearer = server_connect(server);
+    own_context *hearer = server_connect(server);
     redisReply *message = redisCommand(hearer, "SUBSCRIBE %s", channel);
     assert_non_null(message);
     freeReplyObject(message);
@@ -210,31 +202,26 @@ static redisReply *ask(struct server *server, unsigned number, const char *rest)
             break;
         freeReplyObject(message);
     } while (true);
-    redisFree(hearer);
     return message;
 }
 
 CASE_IN(unknown_wishes_are_ignored, struct reporter, reporter, reporter_begin, reporter_end) {
     assert_true(wait_until(is_ready, reporter, HANG_MS));
-    redisReply *message = ask(reporter->w.server, 1, "65536 xhZ7! 0 4 app:");
+    own_reply *message = ask(reporter->w.server, 1, "65536 xhZ7! 0 4 app:");
     const char *text = message->element[2]->str;
     assert_non_null(strstr(text, "\"name\":\"held\""));
     assert_null(strstr(text, "\"waits\""));
     assert_null(strstr(text, "\"acquired\""));
     assert_null(strstr(text, "\"names\""));
-    freeReplyObject(message);
 }
 
 CASE_IN(times_come_last_and_are_cut, struct reporter, reporter, reporter_begin, reporter_end) {
     enum { LIMIT = 2400 };
     for (int i = 0; i < 40; i++) {
-        hf_lock *lock;
-        char name[32];
-        snprintf(name, sizeof name, "free-%d", i);
-        assert_int_equal(hf_lock_new(reporter->teller, name, &lock), HF_OK);
+        own_text *name = text_of("free-%d", i);
+        own_lock *lock = made(hf_lock_new, reporter->teller, name);
         assert_int_equal(hf_lock_acquire(lock), HF_OK);
         assert_int_equal(hf_lock_release(lock), HF_OK);
-        hf_lock_free(lock);
     }
     assert_true(wait_until(is_ready, reporter, HANG_MS));
     redisReply *message = ask(reporter->w.server, 2, "2400 hwt 0 4 app:");
@@ -250,10 +237,9 @@ CASE_IN(times_come_last_and_are_cut, struct reporter, reporter, reporter_begin, 
     assert_non_null(strstr(text->str, "\"names_left_out\":"));
     assert_int_equal(text->str[text->len - 1], '}');
     freeReplyObject(message);
-    hf_fleet *fleet = survey_answered(reporter, HF_WANT_HISTOGRAMS, NULL);
+    own_fleet *fleet = survey_answered(reporter, HF_WANT_HISTOGRAMS, NULL);
     assert_int_equal(teller_in(reporter, fleet)->names_len, 42);
     assert_int_equal(teller_in(reporter, fleet)->names_left_out, 0);
-    hf_fleet_free(fleet);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

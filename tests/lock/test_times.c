@@ -3,16 +3,10 @@
  * engines. test_survey_wanted.c tests the fleet's view, unit/test_name_stats.c the table behind it.
  */
 #include "lock/cohort.h"
-#include "support/case.h"
 #include "support/memory.h"
-#include "support/new_lock.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 /* ---- What is reported ---- */
 
@@ -34,8 +28,7 @@ struct counts {
 };
 
 static struct counts counts_of(hf_client *client, const char *name) {
-    char label[2048];
-    snprintf(label, sizeof label, "lock=\"%s\"", name);
+    own_text *label = text_of("lock=\"%s\"", name);
     return (struct counts){.wait = sample(client, "wait_seconds_count", label),
                            .hold = sample(client, "hold_seconds_count", label)};
 }
@@ -63,26 +56,21 @@ static void acquire_and_release(hf_lock *lock) {
 }
 
 static void use_once(hf_client *client, const char *name) {
-    hf_lock *lock;
-    assert_int_equal(hf_lock_new(client, name, &lock), HF_OK);
+    own_lock *lock = made(hf_lock_new, client, name);
     acquire_and_release(lock);
-    hf_lock_free(lock);
 }
 
 /* A client that has done nothing yet, unlike the world's own. */
 static hf_client *open_fresh(struct world *w, const hf_options *given) {
-    hf_client *client;
     hf_options options = given != NULL ? *given : world_options();
-    assert_int_equal(hf_open(server_url(w->server), &options, &client), HF_OK);
-    return client;
+    return made(hf_open, server_url(w->server), &options);
 }
 
 /* ---- Which are counted ---- */
 
 WORLD_CASE(acquires_and_holds_are_counted_by_name) {
-    hf_lock *lock;
-    hf_client *client = open_fresh(w, NULL);
-    assert_int_equal(hf_lock_new(client, WORLD_NAME, &lock), HF_OK);
+    own_client *client = open_fresh(w, NULL);
+    own_lock *lock = made(hf_lock_new, client, WORLD_NAME);
     expect_counts(client, WORLD_NAME, -1, -1);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     expect_counts(client, WORLD_NAME, 1, -1);
@@ -100,21 +88,16 @@ WORLD_CASE(acquires_and_holds_are_counted_by_name) {
     hf_stats stats = world_stats(client);
     assert_int_equal(stats.wait.count, 4);
     assert_int_equal(stats.hold.count, 3);
-    hf_lock_free(lock);
-    assert_int_equal(hf_close(client), HF_OK);
 }
 
 WORLD_CASE(failures_are_not_counted) {
-    hf_lock *lock;
-    hf_client *client = open_fresh(w, NULL);
-    assert_int_equal(hf_lock_new(client, WORLD_NAME, &lock), HF_OK);
+    own_client *client = open_fresh(w, NULL);
+    own_lock *lock = made(hf_lock_new, client, WORLD_NAME);
     assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
     assert_int_equal(hf_lock_try(lock), HF_EBUSY);
     assert_int_equal(hf_lock_acquire_for(lock, 50), HF_ETIMEDOUT);
     expect_counts(client, WORLD_NAME, -1, -1);
     assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
-    hf_lock_free(lock);
-    assert_int_equal(hf_close(client), HF_OK);
 }
 
 WORLD_CASE(a_waiter_is_counted_with_its_hand_over) {
@@ -133,39 +116,32 @@ WORLD_CASE(a_waiter_is_counted_with_its_hand_over) {
 
 /* The handle is gone before its lock is released, or even acquired. */
 WORLD_CASE(a_hold_needs_no_handle) {
-    hf_lock *lock, *other;
     hf_op *op;
     hf_result result = HF_RESULT_INIT;
-    hf_client *client = open_fresh(w, NULL);
+    own_client *client = open_fresh(w, NULL);
     assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
-    assert_int_equal(hf_lock_new(client, WORLD_NAME, &lock), HF_OK);
-    assert_int_equal(hf_lock_new(client, WORLD_NAME, &other), HF_OK);
+    hf_lock *lock = made(hf_lock_new, client, WORLD_NAME);
+    own_lock *other = made(hf_lock_new, client, WORLD_NAME);
     assert_int_equal(hf_lock_acquire_start(lock, NULL, NULL, NULL, &op), HF_OK);
     hf_lock_free(lock);
     assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
-    assert_int_equal(hf_op_wait(op, HANG_MS, &result), HF_OK);
-    hf_op_free(op);
+    assert_int_equal(joined(op, &result), HF_OK);
     expect_counts(client, WORLD_NAME, 1, -1);
     assert_int_equal(hf_lock_release_as(other, result.owner), HF_OK);
     expect_counts(client, WORLD_NAME, 1, 1);
-    hf_lock_free(other);
-    assert_int_equal(hf_close(client), HF_OK);
 }
 
 WORLD_CASE(readers_and_writers_are_one_name) {
-    hf_lock *reader, *writer;
-    assert_int_equal(new_lock(w->client, HF_READ, "both", 4, &reader), HF_OK);
-    assert_int_equal(new_lock(w->client, HF_WRITE, "both", 4, &writer), HF_OK);
+    own_lock *reader = made(new_lock, w->client, HF_READ, "both", 4);
+    own_lock *writer = made(new_lock, w->client, HF_WRITE, "both", 4);
     acquire_and_release(reader);
     acquire_and_release(writer);
     expect_counts(w->client, "both", 2, 2);
-    hf_lock_free(reader);
-    hf_lock_free(writer);
 }
 
 WORLD_CASE(semaphores_are_acquired_and_permits_held) {
     hf_sem *sem;
-    hf_permits *permits;
+    own_permits *permits;
     hf_permit_id id;
     assert_int_equal(hf_sem_new(w->client, "sem", &sem), HF_OK);
     assert_int_equal(hf_sem_try_set(sem, 1, 0, NULL), HF_OK);
@@ -178,7 +154,6 @@ WORLD_CASE(semaphores_are_acquired_and_permits_held) {
     assert_int_equal(hf_permits_acquire(permits, &id), HF_OK);
     assert_int_equal(hf_permits_release(permits, &id), HF_OK);
     expect_counts(w->client, "permits", 1, 1);
-    hf_permits_free(permits);
 }
 
 /* Each thread of a cohort counts for itself; what the cohort does at the server counts for none. */
@@ -200,11 +175,11 @@ CASE_IN(threads_of_a_cohort_are_counted, struct world, w, cohort_begin, world_en
 
 /* By the names that others know, and each once. */
 WORLD_CASE(members_of_a_lock_of_several_are_counted) {
-    hf_lock *members[2], *both, *outer;
+    hf_lock *members[2], *outer;
     hf_client *client = open_fresh(w, NULL), *other = open_fresh(w, NULL);
     assert_int_equal(hf_lock_new(client, "one", &members[0]), HF_OK);
     assert_int_equal(hf_lock_new(other, "two", &members[1]), HF_OK);
-    assert_int_equal(hf_lock_new_multi(members, 2, &both), HF_OK);
+    hf_lock *both = made(hf_lock_new_multi, members, 2);
     acquire_and_release(both);
     assert_int_equal(hf_lock_new_multi(&both, 1, &outer), HF_OK); /* which copies its members */
     acquire_and_release(outer);
@@ -222,10 +197,9 @@ WORLD_CASE(members_of_a_lock_of_several_are_counted) {
 }
 
 WORLD_CASE(values_count_for_their_group) {
-    hf_lock *lock;
     const hf_bytes values[] = {{"a", 1}, {"b", 1}};
     server_redis_only(w->server, "groups are Redis'");
-    assert_int_equal(hf_lock_new_group(w->client, "group", 5, values, 2, &lock), HF_OK);
+    hf_lock *lock = made(hf_lock_new_group, w->client, "group", 5, values, 2);
     acquire_and_release(lock);
     hf_lock_free(lock);
     assert_int_equal(hf_lock_new_group(w->client, "group", 5, values, 1, &lock), HF_OK);
@@ -239,23 +213,20 @@ WORLD_CASE(values_count_for_their_group) {
 WORLD_CASE(no_more_than_there_may_be) {
     hf_options options = world_options();
     options.histogram_names = 3;
-    hf_client *client = open_fresh(w, &options);
+    own_client *client = open_fresh(w, &options);
     for (int i = 0; i < 50; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "n%d", i % 10);
+        own_text *name = text_of("n%d", i % 10);
         use_once(client, name);
     }
     for (int i = 0; i < 10; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "n%d", i);
+        own_text *name = text_of("n%d", i);
         expect_counts(client, name, i < 3 ? 5 : -1, i < 3 ? 5 : -1);
     }
     assert_int_equal(world_stats(client).wait.count, 50);
-    assert_int_equal(hf_close(client), HF_OK);
 }
 
 CASE(none_if_none_are_wanted) {
-    struct world w;
+    OWN(world_end) struct world w;
     char url[512];
     hf_client *client;
     hf_options options = world_options();
@@ -274,7 +245,6 @@ CASE(none_if_none_are_wanted) {
     assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_EINVAL);
     options.histogram_names = 10001;
     assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_EINVAL);
-    world_end(&w);
 }
 
 /* Handles that were never used take nobody's place. */
@@ -283,17 +253,15 @@ WORLD_CASE(only_acquired_names_take_room) {
     hf_lock *idle[IDLE];
     hf_options options = world_options();
     options.histogram_names = 1;
-    hf_client *client = open_fresh(w, &options);
+    own_client *client = open_fresh(w, &options);
     for (int i = 0; i < IDLE; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "idle%d", i);
+        own_text *name = text_of("idle%d", i);
         assert_int_equal(hf_lock_new(client, name, &idle[i]), HF_OK);
     }
     use_once(client, "used");
     expect_counts(client, "used", 1, 1);
     for (int i = 0; i < IDLE; i++)
         hf_lock_free(idle[i]);
-    assert_int_equal(hf_close(client), HF_OK);
 }
 
 CASE(many_names_cost_no_memory) {
@@ -305,8 +273,7 @@ CASE(many_names_cost_no_memory) {
     world_begin(&w, &options);
     long before = 0;
     for (int i = 0; i < 2000; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "n%d", i);
+        own_text *name = text_of("n%d", i);
         use_once(w.client, name);
         if (i == 100)
             before = memory.bytes;
@@ -347,8 +314,7 @@ WORLD_CASE(names_are_labels_whatever_they_are_made_of) {
     };
     server_redis_only(w->server, "ZooKeeper takes fewer names");
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        hf_lock *lock;
-        assert_int_equal(hf_lock_new_bytes(w->client, names[i].name, names[i].len, &lock), HF_OK);
+        hf_lock *lock = made(hf_lock_new_bytes, w->client, names[i].name, names[i].len);
         acquire_and_release(lock);
         hf_lock_free(lock);
         assert_int_equal(sample(w->client, "wait_seconds_count", names[i].label), 1);
@@ -360,29 +326,26 @@ WORLD_CASE(names_are_labels_whatever_they_are_made_of) {
 /* ---- Ends ---- */
 
 WORLD_CASE(a_handle_may_be_freed_after_its_client) {
-    hf_lock *locks[2], *both;
-    hf_client *client;
-    assert_int_equal(hf_open(server_url(w->server), NULL, &client), HF_OK);
+    hf_lock *locks[2];
+    hf_client *client = made(hf_open, server_url(w->server), NULL);
     for (int i = 0; i < 2; i++) {
         assert_int_equal(hf_lock_new(client, i == 0 ? "a" : "b", &locks[i]), HF_OK);
         acquire_and_release(locks[i]);
     }
-    assert_int_equal(hf_lock_new_multi(locks, 2, &both), HF_OK);
+    own_lock *both = made(hf_lock_new_multi, locks, 2);
     acquire_and_release(both);
     assert_int_equal(hf_lock_acquire(locks[0]), HF_OK); /* and held when it closes */
     assert_int_equal(hf_close(client), HF_OK);
     assert_int_equal(hf_lock_acquire(locks[1]), HF_ECLOSED);
     for (int i = 0; i < 2; i++)
         hf_lock_free(locks[i]);
-    hf_lock_free(both);
 }
 
 WORLD_CASE(a_forked_child_touches_nothing) {
-    hf_lock *lock;
     hf_lock *fresh;
     char *text;
-    hf_client *client = open_fresh(w, NULL);
-    assert_int_equal(hf_lock_new(client, WORLD_NAME, &lock), HF_OK);
+    own_client *client = open_fresh(w, NULL);
+    own_lock *lock = made(hf_lock_new, client, WORLD_NAME);
     acquire_and_release(lock);
     assert_int_equal(hf_lock_new(client, "fresh", &fresh), HF_OK);
     pid_t child = fork();
@@ -400,8 +363,6 @@ WORLD_CASE(a_forked_child_touches_nothing) {
     expect_counts(client, "fresh", 1, 1);
     expect_counts(client, WORLD_NAME, 1, 1);
     hf_lock_free(fresh);
-    hf_lock_free(lock);
-    assert_int_equal(hf_close(client), HF_OK);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

@@ -5,12 +5,8 @@
  * Bytes are counted by the client's allocator. A waiter for a name that another of the client waits
  * for, too, takes no more than 512, and one with a name of its own no more than 1024.
  */
-#include "support/case.h"
 #include "support/memory.h"
 #include "support/world.h"
-
-#include <stdio.h>
-#include <string.h>
 
 #define MANY 400
 #define AT_ONCE 20 /* so that the buffers of connections stay small */
@@ -34,8 +30,7 @@ static void begin_waiters(struct waiters *waiters, int names) {
     assert_int_equal(hf_open(server_url(waiters->w.server), &options, &waiters->client), HF_OK);
     waiters->names = names;
     for (int i = 0; i < names; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "waited-for-%07d", i);
+        own_text *name = text_of("waited-for-%07d", i);
         assert_int_equal(hf_lock_new(waiters->client, name, &waiters->locks[i]), HF_OK);
         assert_int_equal(hf_lock_new(waiters->w.rival, name, &waiters->rivals[i]), HF_OK);
         assert_int_equal(hf_lock_acquire(waiters->rivals[i]), HF_OK);
@@ -89,13 +84,12 @@ static void start_all(struct waiters *waiters) {
 
 /* Bytes do not grow with time: what was needed to begin is given back when nothing happens. */
 static void assert_small(int names, long allowed) {
-    struct waiters waiters;
+    OWN(end_waiters) struct waiters waiters;
     begin_waiters(&waiters, names);
     assert_int_equal(hf_ping(waiters.client), HF_OK);
     hf_op *ping; /* connections and their buffers are nobody's in particular */
     assert_int_equal(hf_ping_start(waiters.client, NULL, NULL, &ping), HF_OK);
-    assert_int_equal(hf_op_wait(ping, HANG_MS, NULL), HF_OK);
-    hf_op_free(ping);
+    assert_int_equal(joined(ping, NULL), HF_OK);
     waiters.before = atomic_load(&waiters.memory.bytes);
     waiters.allowed = allowed;
     start_all(&waiters);
@@ -104,7 +98,6 @@ static void assert_small(int names, long allowed) {
                  (atomic_load(&waiters.memory.bytes) - waiters.before) / MANY);
     print_message("%ld bytes for each\n",
                   (atomic_load(&waiters.memory.bytes) - waiters.before) / MANY);
-    end_waiters(&waiters);
 }
 
 CASE(waiters_of_one_name_take_512_bytes) {
@@ -219,30 +212,29 @@ CASE(closing_ends_it) {
     assert_int_equal(one.notified.code, HF_ECLOSED);
 }
 
-/* The lock's lease ends without a word: the waiter sleeps no longer than that. */
-CASE(a_lease_that_ends_wakes_it) {
-    struct one one;
+/* The lock's lease ends without a word: the waiter sleeps no longer than that. It is a stranger's:
+ * a holder of ours would renew it when it begins to listen. */
+CASE_IN(a_lease_that_ends_wakes_it, struct one, one, begin_one, end_one, NULL) {
     hf_result result = HF_RESULT_INIT;
-    begin_one(&one, NULL);
-    cmd_ok(one.w.server, "PEXPIRE %s 700", WORLD_NAME);
-    cmd_ok(one.w.server, "PUBLISH %s 0", WORLD_CHANNEL); /* it looks, and knows of the end then */
-    assert_int_equal(hf_op_wait(one.op, HANG_MS, &result), HF_OK);
-    assert_int_equal(hf_lock_release_as(one.lock, result.owner), HF_OK);
-    end_one(&one);
+    cmd_ok(one->w.server, "MULTI");
+    cmd_ok(one->w.server, "DEL %s", WORLD_NAME);
+    cmd_ok(one->w.server, "HSET %s stranger:1 1", WORLD_NAME);
+    cmd_ok(one->w.server, "PEXPIRE %s 700", WORLD_NAME);
+    cmd_ok(one->w.server, "EXEC");
+    cmd_ok(one->w.server, "PUBLISH %s 0", WORLD_CHANNEL); /* it looks, and knows of the end then */
+    assert_int_equal(hf_op_wait(one->op, HANG_MS, &result), HF_OK);
+    assert_int_equal(hf_lock_release_as(one->lock, result.owner), HF_OK);
 }
 
 /* It listens on a connection that is lost, and then on another. */
-CASE(it_survives_its_connections) {
-    struct one one;
+CASE_IN(it_survives_its_connections, struct one, one, begin_one, end_one, NULL) {
     hf_result result = HF_RESULT_INIT;
-    begin_one(&one, NULL);
-    proxy_cut_all(one.w.proxy);
-    assert_true(wait_until(somebody_listens, one.w.server, HANG_MS));
-    assert_int_equal(hf_op_wait(one.op, 0, NULL), HF_EPENDING);
-    assert_int_equal(hf_lock_release(one.w.rival_lock), HF_OK);
-    assert_int_equal(hf_op_wait(one.op, HANG_MS, &result), HF_OK);
-    assert_int_equal(hf_lock_release_as(one.lock, result.owner), HF_OK);
-    end_one(&one);
+    proxy_cut_all(one->w.proxy);
+    assert_true(wait_until(somebody_listens, one->w.server, HANG_MS));
+    assert_int_equal(hf_op_wait(one->op, 0, NULL), HF_EPENDING);
+    assert_int_equal(hf_lock_release(one->w.rival_lock), HF_OK);
+    assert_int_equal(hf_op_wait(one->op, HANG_MS, &result), HF_OK);
+    assert_int_equal(hf_lock_release_as(one->lock, result.owner), HF_OK);
 }
 
 /* ---- Those behind it ---- */
@@ -275,23 +267,21 @@ CASE(a_failure_is_shared) {
 
 /* No memory to continue when the messages come: waiters without reserved memory end with that
  * error, and leave nothing behind. */
-CASE(without_memory_they_end) {
-    struct waiters waiters;
+CASE_IN(without_memory_they_end, struct waiters, waiters, begin_waiters, end_waiters, MANY) {
     int starved = 0;
-    begin_waiters(&waiters, MANY);
-    start_all(&waiters);
-    atomic_store(&waiters.memory.fail_from, 1);
+    start_all(waiters);
+    atomic_store(&waiters->memory.fail_from, 1);
     for (int i = 0; i < MANY; i++)
-        assert_int_equal(hf_lock_release(waiters.rivals[i]), HF_OK);
+        assert_int_equal(hf_lock_release(waiters->rivals[i]), HF_OK);
     static hf_result results[MANY];
     for (int i = 0; i < MANY; i++) {
         results[i] = (hf_result)HF_RESULT_INIT;
-        hf_op_wait(waiters.ops[i], HANG_MS, &results[i]);
+        hf_op_wait(waiters->ops[i], HANG_MS, &results[i]);
     }
-    atomic_store(&waiters.memory.fail_from, 0);
+    atomic_store(&waiters->memory.fail_from, 0);
     for (int i = 0; i < MANY; i++) {
         if (results[i].code == HF_OK) {
-            assert_int_equal(hf_lock_release_as(waiters.locks[i], results[i].owner), HF_OK);
+            assert_int_equal(hf_lock_release_as(waiters->locks[i], results[i].owner), HF_OK);
             continue;
         }
         starved++;
@@ -301,25 +291,21 @@ CASE(without_memory_they_end) {
     }
     assert_true(starved > 0);
     for (int i = 0; i < MANY; i++) { /* nobody has it */
-        assert_int_equal(hf_lock_acquire_for(waiters.rivals[i], HANG_MS), HF_OK);
-        assert_int_equal(hf_lock_release(waiters.rivals[i]), HF_OK);
+        assert_int_equal(hf_lock_acquire_for(waiters->rivals[i], HANG_MS), HF_OK);
+        assert_int_equal(hf_lock_release(waiters->rivals[i]), HF_OK);
     }
-    end_waiters(&waiters);
 }
 
 /* Waiters take turns: everybody gets the lock, in the order in which they came. */
-CASE(all_get_it_in_turn) {
-    struct waiters waiters;
-    begin_waiters(&waiters, 1);
-    start_all(&waiters);
-    assert_int_equal(hf_lock_release(waiters.rivals[0]), HF_OK);
+CASE_IN(all_get_it_in_turn, struct waiters, waiters, begin_waiters, end_waiters, 1) {
+    start_all(waiters);
+    assert_int_equal(hf_lock_release(waiters->rivals[0]), HF_OK);
     for (int i = 0; i < MANY; i++) {
         hf_result result = HF_RESULT_INIT;
-        assert_int_equal(hf_op_wait(waiters.ops[i], HANG_MS, &result), HF_OK);
-        assert_int_equal(hf_lock_release_as(waiters.locks[0], result.owner), HF_OK);
+        assert_int_equal(hf_op_wait(waiters->ops[i], HANG_MS, &result), HF_OK);
+        assert_int_equal(hf_lock_release_as(waiters->locks[0], result.owner), HF_OK);
     }
-    assert_int_equal(world_stats(waiters.client).acquired, MANY);
-    end_waiters(&waiters);
+    assert_int_equal(world_stats(waiters->client).acquired, MANY);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

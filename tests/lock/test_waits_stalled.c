@@ -6,13 +6,7 @@
  *
  * Every test has a server of its own. Lower bounds are exact; upper ones are hang limits.
  */
-#include "support/case.h"
-#include "support/new_lock.h"
 #include "support/world.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define CMD_MS 1500
 #define CONNECT_MS 3500
@@ -54,9 +48,8 @@ static void begin(struct world *w, struct log_lines *log) {
 }
 
 static void end(struct world *w) {
-    struct server *server = w->server;
+    own_server *server = w->server;
     world_end(w);
-    server_free(server);
 }
 
 /* ---- Silence ---- */
@@ -80,33 +73,29 @@ CASE_IN(frozen_is_not_busy, struct world, w, begin, end, NULL) {
 CASE_IN(frozen_while_queued, struct world, w, begin, end, NULL) {
     struct world_caller first;
     server_freeze(w->server);
-    hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
-    options.owner = 70;
+    hf_acquire_options options = world_wait_as(70, HF_FOREVER, HF_WATCHDOG);
     world_call_acquire(&first, w->lock, options);
     assert_true(
         HOLDS_FOR(!atomic_load(&first.done), 100)); /* whether it is first makes no difference */
     assert_int_equal(hf_lock_acquire_for(w->lock, 200), HF_EUNREACH);
-    hf_acquire_options same = world_wait_for(200, HF_WATCHDOG);
-    same.owner = 70;
+    hf_acquire_options same = world_wait_as(70, 200, HF_WATCHDOG);
     assert_int_equal(hf_lock_acquire_with(w->lock, &same, NULL), HF_EUNREACH);
     assert_int_equal(world_join(&first), HF_EUNREACH);
     server_unfreeze(w->server);
 }
 
 /* It is another's, and the server has said so; that it is silent at the end changes nothing. */
-CASE(frozen_after_an_answer_is_a_wait_that_timed_out) {
-    struct world w;
-    struct world_caller waiter;
-    begin_patient(&w, NULL, HANG_MS); /* nobody gives up before the wait ends */
-    assert_int_equal(hf_lock_acquire(w.rival_lock), HF_OK);
-    world_call_acquire(&waiter, w.lock, world_wait_for(ENDURING_MS, HF_WATCHDOG));
-    assert_true(proxy_wait_seen(w.proxy, WORLD_SUBSCRIBE, 1, HANG_MS));
-    assert_true(proxy_wait_seen(w.proxy, WORLD_ACQUIRE, 3, HANG_MS)); /* one was to warm up */
-    proxy_blackhole(w.proxy, true, true);
+CASE_IN(frozen_after_an_answer_is_a_wait_that_timed_out, struct world, w, begin_patient, end, NULL,
+        HANG_MS) {
+    struct world_caller waiter; /* nobody gives up before the wait ends */
+    assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
+    world_call_acquire(&waiter, w->lock, world_wait_for(ENDURING_MS, HF_WATCHDOG));
+    assert_true(proxy_wait_seen(w->proxy, WORLD_SUBSCRIBE, 1, HANG_MS));
+    assert_true(proxy_wait_seen(w->proxy, WORLD_ACQUIRE, 3, HANG_MS)); /* one was to warm up */
+    proxy_blackhole(w->proxy, true, true);
     assert_int_equal(world_join(&waiter), HF_ETIMEDOUT);
-    proxy_heal(w.proxy);
-    assert_int_equal(hf_lock_release(w.rival_lock), HF_OK);
-    end(&w);
+    proxy_heal(w->proxy);
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
 }
 
 static bool has_lines(void *arg) {
@@ -118,7 +107,7 @@ static bool has_lines(void *arg) {
 }
 
 CASE(silence_is_reported_once) {
-    struct world w;
+    OWN(end) struct world w;
     struct log_lines log;
     struct world_caller waiter[3];
     begin(&w, &log);
@@ -132,7 +121,6 @@ CASE(silence_is_reported_once) {
     if (strstr(log.text, "'" WORLD_NAME "'") == NULL || strstr(log.text, "does not answer") == NULL)
         fail_msg("%s", log.text);
     server_unfreeze(w.server);
-    end(&w);
 }
 
 /* ---- Refusals ---- */
@@ -186,7 +174,7 @@ CASE(a_server_that_refuses_is_given_up) {
 
 /* A server that refuses writes answers queries: that does not end the state that was logged. */
 CASE(a_refusal_is_reported_once_beside_queries) {
-    struct world w;
+    OWN(end) struct world w;
     struct log_lines log;
     struct world_caller waiter;
     bool locked;
@@ -198,7 +186,6 @@ CASE(a_refusal_is_reported_once_beside_queries) {
     assert_int_equal(world_join(&waiter), HF_EUNAVAILABLE);
     assert_int_equal(log.lines, 1);
     refuse(&w, 1, false);
-    end(&w);
 }
 
 /* A caller in the local queue gets the same error, and not that another owner has the lock. */
@@ -228,7 +215,7 @@ CASE_IN(refused_and_then_unanswered, struct world, w, begin, end, NULL) {
 
 /* It passes in time: nobody has noticed but the log. */
 CASE(a_refusal_that_passes_is_waited_out) {
-    struct world w;
+    OWN(end) struct world w;
     struct log_lines log;
     struct world_caller waiter;
     begin_patient(&w, &log, HANG_MS);
@@ -238,7 +225,6 @@ CASE(a_refusal_that_passes_is_waited_out) {
     refuse(&w, 0, false);
     assert_int_equal(world_join(&waiter), HF_OK);
     assert_int_equal(hf_lock_release_as(w.lock, waiter.owner), HF_OK);
-    end(&w);
 }
 
 /* ---- Closing ---- */
@@ -247,13 +233,12 @@ static void close_soon_after(bool stood) {
     hf_options options = HF_OPTIONS_INIT;
     options.cmd_timeout_ms = 10000;
     options.connect_timeout_ms = 1000;
-    hf_client *client, *rival;
-    hf_lock *fair, *held;
-    struct server *server = server_start(NULL);
-    assert_int_equal(hf_open(server_url(server), &options, &client), HF_OK);
-    assert_int_equal(hf_open(server_url(server), &options, &rival), HF_OK);
+    hf_lock *fair;
+    own_server *server = server_start(NULL);
+    hf_client *client = made(hf_open, server_url(server), &options);
+    hf_client *rival = made(hf_open, server_url(server), &options);
     assert_int_equal(new_lock(client, HF_FAIR, "fair", 4, &fair), HF_OK);
-    assert_int_equal(new_lock(rival, HF_FAIR, "fair", 4, &held), HF_OK);
+    hf_lock *held = made(new_lock, rival, HF_FAIR, "fair", 4);
     if (stood) { /* it has a place in the queue that it can no longer leave */
         struct world_caller waiter;
         assert_int_equal(hf_lock_acquire(held), HF_OK);
@@ -273,7 +258,6 @@ static void close_soon_after(bool stood) {
     hf_lock_free(fair);
     hf_lock_free(held);
     hf_close(rival);
-    server_free(server);
 }
 
 CASE(close_is_quick_after_a_refused_acquire) {

@@ -6,11 +6,8 @@
  *
  * Holders use leases of 60 s, so a client that gets in did not wait for the lease.
  */
-#include "support/case.h"
 #include "support/trap.h"
 #include "support/world.h"
-
-#include <stdlib.h>
 
 #define POLL_MS 10000
 #define SLACK_MS 8000 /* on top of it, for a busy machine */
@@ -40,8 +37,7 @@ static void bench_end(struct bench *b) {
 
 static hf_op *start_as(struct bench *b, hf_owner owner) {
     hf_op *op = NULL;
-    hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
-    options.owner = owner;
+    hf_acquire_options options = world_wait_as(owner, HF_FOREVER, HF_WATCHDOG);
     assert_int_equal(hf_lock_acquire_start(b->lock, &options, NULL, NULL, &op), HF_OK);
     return op;
 }
@@ -130,9 +126,9 @@ WORLD_CASE(queued_waiters_are_quiet) {
  * One waits behind it; another, for another lock, has its messages read by it. */
 WORLD_CASE(stuck_thread_in_front_of_others) {
     struct world_caller stuck, behind, beside;
-    hf_lock *other, *rival_other;
+    own_lock *other;
     assert_int_equal(hf_lock_new(w->client, "other", &other), HF_OK);
-    assert_int_equal(hf_lock_new(w->rival, "other", &rival_other), HF_OK);
+    own_lock *rival_other = made(hf_lock_new, w->rival, "other");
     assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
     assert_int_equal(hf_lock_acquire(rival_other), HF_OK);
     size_t attempts = proxy_seen(w->proxy, WORLD_ACQUIRE);
@@ -158,8 +154,6 @@ WORLD_CASE(stuck_thread_in_front_of_others) {
     assert_int_equal(world_join(&stuck), HF_OK);
     assert_int_equal(hf_lock_release_as(w->lock, stuck.owner), HF_OK);
     assert_true(world_free(w));
-    hf_lock_free(other);
-    hf_lock_free(rival_other);
 }
 
 int main(void) {

@@ -7,10 +7,7 @@
  * delays of a busy machine: lower bounds. A round that a pause of the machine spoils is repeated.
  */
 #include "lock/cohort.h"
-#include "support/case.h"
 #include "support/crowd.h"
-
-#include <string.h>
 
 #define SLOW_MS 10  /* the answer to the release */
 #define STAND_MS 15 /* what is stood back for then is 20 ms, on clocks of whole milliseconds */
@@ -20,17 +17,15 @@
 /* A subscriber that does nothing. */
 static redisContext *listener(struct world *w) {
     redisContext *subscriber = server_connect(w->server);
-    redisReply *reply = redisCommand(subscriber, "SUBSCRIBE " WORLD_CHANNEL);
+    own_reply *reply = redisCommand(subscriber, "SUBSCRIBE " WORLD_CHANNEL);
     assert_non_null(reply);
-    freeReplyObject(reply);
     return subscriber;
 }
 
 /* The lock is ours after a wait, so that our client listens, too. */
 static void acquire_after_wait(struct world *w) {
     struct world_caller caller;
-    hf_acquire_options options = world_wait_for(HANG_MS, HF_WATCHDOG);
-    options.owner = 5;
+    hf_acquire_options options = world_wait_as(5, HANG_MS, HF_WATCHDOG);
     size_t subscribed = proxy_seen(w->proxy, WORLD_SUBSCRIBE);
     assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
     world_call_acquire(&caller, w->lock, options);
@@ -109,8 +104,7 @@ CASE(it_ends_whenever_it_is_asked_to) {
         } else {
             hf_op_cancel(op);
         }
-        int err = hf_op_wait(op, HANG_MS, NULL);
-        hf_op_free(op);
+        int err = joined(op, NULL);
         /* or it was late, and had it */
         assert_true(err == HF_OK || err == (closes != 0 ? HF_ECLOSED : HF_ECANCELED));
         if (err != HF_OK)
@@ -147,14 +141,13 @@ static void release_and_free(struct world *w, hf_op *op) {
 
 /* Nobody tells it that nobody else wants the lock, or that others have had it: it attempts all the same. */
 WORLD_CASE(a_lost_message_ends_it_as_well) {
-    redisContext *subscriber = listener(w);
+    own_context *subscriber = listener(w);
     int64_t start_ms;
     size_t attempts;
     hf_op *op = come_again_unsubscribed(w, false, &start_ms, &attempts);
     assert_int_equal(hf_op_wait(op, POLL_MS / 2, NULL), HF_OK);
     proxy_heal(w->proxy);
     release_and_free(w, op);
-    redisFree(subscriber);
 }
 
 /* The message of its own release has not come when it attempts, in vain. Whatever is told after that is told to it,
@@ -187,8 +180,8 @@ CASE(its_own_message_is_none_after_an_attempt) {
     assert_true(stood_back);
 }
 
-/* An operation that stands back has not asked yet, so it is not parked, and what it is owed for is not forgotten. It has
- * met nobody, then. */
+/* An operation that stands back has not asked yet, so it is not parked, and what it is owed for is
+ * not forgotten. It has met nobody, then. */
 CASE(a_yielding_client_met_no_contention) {
     int64_t took_ms = 0;
     for (int i = 0; i < TRIES && took_ms < STAND_MS; i++) {
@@ -322,8 +315,9 @@ static void *come_again_and_again(void *arg) {
     return NULL;
 }
 
-/* Nobody is left out: the client that is worst off waits for no more than ten times as many as if they took turns strictly, which
- * on a machine that is too busy for others to come in time they do not. */
+/* Nobody is left out: the client that is worst off waits for no more than ten times as many as if
+ * they took turns strictly, which on a machine that is too busy for others to come in time they do
+ * not. */
 CASE(cohorts_take_turns) {
     struct turns turns = {.mtx = PTHREAD_MUTEX_INITIALIZER, .last = -1};
     struct one_of_many all[COHORTS * THREADS + 1];

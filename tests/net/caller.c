@@ -3,10 +3,6 @@
  */
 #include "net/caller.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static void voice_run(struct hfi_task *task, unsigned events) {
     HFI_CONTAINER(task, struct caller, task)->news |= events;
 }
@@ -36,7 +32,7 @@ void caller_end(struct caller *caller) {
 /* ---- One connection ---- */
 
 void raw_connect(struct raw *raw) {
-    struct caller caller;
+    OWN(caller_end) struct caller caller;
     struct hfi_want want = {.err = HF_OK};
     caller_begin(&caller, raw);
     hfi_conn_want(raw->conn, &want, &caller.task, EVENT_READY);
@@ -45,7 +41,6 @@ void raw_connect(struct raw *raw) {
             hfi_exec_sleep(&caller.exec);
     hfi_conn_unwant(raw->conn, &want);
     assert_int_equal(want.err, HF_OK);
-    caller_end(&caller);
 }
 
 void raw_begin_at(struct raw *raw, const char *socket) {

@@ -15,7 +15,6 @@
 #include <arpa/inet.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -271,9 +270,7 @@ static void *server_main(void *arg) {
 }
 
 struct echo_server *echo_start(void) {
-    struct echo *echo = calloc(1, sizeof *echo);
-    if (echo == NULL)
-        support_die("no memory for a server");
+    struct echo *echo = zeroed(1, sizeof *echo);
     for (size_t i = 0; i < PEERS; i++)
         echo->peers[i].fd = -1;
     snprintf(echo->dir, sizeof echo->dir, "/tmp/hf_echo_XXXXXX");

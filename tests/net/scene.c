@@ -12,7 +12,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -109,12 +108,11 @@ struct channel {
 
 static bool is_subscribed(void *arg) {
     struct channel *channel = arg;
-    redisReply *reply = cmd(channel->server, "PUBSUB NUMSUB %s", channel->name);
+    own_reply *reply = cmd(channel->server, "PUBSUB NUMSUB %s", channel->name);
     if (reply == NULL)
         return false;
     bool subscribed =
         reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 && reply->element[1]->integer > 0;
-    freeReplyObject(reply);
     return subscribed;
 }
 
@@ -125,11 +123,9 @@ void scene_wait_subscribed(struct server *server, const char *name) {
 }
 
 int scene_ping_async(hf_client *client) {
-    hf_op *op = NULL;
+    own_op *op = NULL;
     assert_int_equal(hf_ping_start(client, NULL, NULL, &op), HF_OK);
-    int err = hf_op_wait(op, HANG_MS, NULL);
-    hf_op_free(op);
-    return err;
+    return hf_op_wait(op, HANG_MS, NULL);
 }
 
 /* ---- Connections ---- */

@@ -7,18 +7,14 @@
 
 #include <holdfast/holdfast.h>
 
+#include "support/case.h"
+#include "support/new_lock.h"
 #include "support/proxy.h"
 #include "support/server.h"
 #include "support/sync.h"
 #include "support/wait.h"
 
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 /* For cmocka's group functions: one server for all tests of a program, at a socket and a port. */
 int scene_start_server(void **state);
@@ -94,7 +90,8 @@ size_t scene_rss(void); /* bytes */
 #define SCENE_GROWTH_LIMIT ((size_t)96 << 20)
 #endif
 
-/* For so long nobody uses any connection: after a while they are checked before they are used again, by the clock alone. */
+/* For so long nobody uses any connection: after a while they are checked before they are used
+ * again, by the clock alone. */
 void scene_stay_idle(int64_t duration_ms);
 
 #endif

@@ -6,8 +6,6 @@
  */
 #include "net/station.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 /* ---- The station ---- */

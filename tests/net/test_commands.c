@@ -4,11 +4,6 @@
  */
 #include "net/caller.h"
 #include "net/scene.h"
-#include "support/case.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define THREADS 8
 #define COMMANDS_MAX 4
@@ -24,21 +19,20 @@ struct crew {
 static void *work(void *arg) {
     struct crew *crew = arg;
     static atomic_int next;
-    char name[32];
-    snprintf(name, sizeof name, "crew-%d", atomic_fetch_add(&next, 1));
-    hf_lock *lock = scene_lock(crew->client, name);
+    own_text *name = text_of("crew-%d", atomic_fetch_add(&next, 1));
+    own_lock *lock = scene_lock(crew->client, name);
     while (!atomic_load(&crew->over)) {
         if (hf_lock_acquire(lock) != HF_OK || hf_lock_release(lock) != HF_OK)
             atomic_fetch_add(&crew->failures, 1);
         atomic_fetch_add(&crew->pairs, 1);
     }
-    hf_lock_free(lock);
     return NULL;
 }
 
-/* As scene_conns, of those that carry commands: the last one was a script. A hold that lasts for a second, if the machine
- * pauses, has the client listen, on another connection, and ask whether it still holds that, on the keeper's, which cannot
- * be told from these. `ret_listens`: so there may be one more. */
+/* As scene_conns, of those that carry commands: the last one was a script. A hold that lasts for a
+ * second, if the machine pauses, has the client listen, on another connection, and ask whether it
+ * still holds that, on the keeper's, which cannot be told from these. `ret_listens`: so there may
+ * be one more. */
 static size_t commanded(const hf_client *client, long long ids[SCENE_CONNS], bool *ret_listens) {
     char *list = cmd_str(scene_server(), "CLIENT LIST"), *rest = list, *raw;
     size_t len = 0;
@@ -122,8 +116,8 @@ CASE(four_threads_have_two) {
     hf_close(crew.client);
 }
 
-/* The server has ended them: the caller that had one goes on with another until it is there again, and the first is as good as
- * the last. */
+/* The server has ended them: the caller that had one goes on with another until it is there again,
+ * and the first is as good as the last. */
 CASE(lost_connections_are_made_again) {
     struct crew crew;
     long long ids[SCENE_CONNS];
@@ -163,11 +157,10 @@ static bool all_rest(void *arg) {
 
 static void *work_a_little(void *arg) {
     struct crew *crew = arg;
-    hf_lock *lock = scene_lock(crew->client, "alone");
+    own_lock *lock = scene_lock(crew->client, "alone");
     for (int i = 0; i < 50; i++)
         if (hf_lock_acquire(lock) != HF_OK || hf_lock_release(lock) != HF_OK)
             atomic_fetch_add(&crew->failures, 1);
-    hf_lock_free(lock);
     return NULL;
 }
 
@@ -180,8 +173,7 @@ CASE(each_thread_keeps_to_its_own) {
     long long ids[SCENE_CONNS];
     size_t used = 0;
     for (size_t i = 1; i <= COMMANDS_MAX; i++) {
-        pthread_t thread;
-        assert_int_equal(pthread_create(&thread, NULL, work_a_little, &crew), 0);
+        pthread_t thread = started(work_a_little, &crew);
         scene_join_thread(thread);
         used = add_fresh(crew.client, ids, used);
         bool listens;

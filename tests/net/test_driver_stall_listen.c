@@ -3,7 +3,6 @@
  * of the application does not return: another thread reads them.
  */
 #include "net/station.h"
-#include "support/case.h"
 #include "support/trap.h"
 
 #define SOON_MS (HANG_MS / 5) /* preemption takes some 300 ms; polling instead, 10 s */
@@ -73,10 +72,10 @@ STATION_CASE(the_keeper_reads_for_lazy_listeners) {
 /* The connection is offered to a caller that does not come. (ThreadSanitizer lets a signal wait until it suits
  * it, and here that is with a mutex held.) */
 CASE(a_successor_that_does_not_come) {
+    OWN(station_end) struct station station;
 #if defined(__SANITIZE_THREAD__)
     skip();
 #endif
-    struct station station;
     struct listener driver, successor, third;
     station_begin(&station);
     for (int round = 0; round < 3; round++) {
@@ -95,7 +94,6 @@ CASE(a_successor_that_does_not_come) {
         assert_int_equal(listener_join(&successor), EVENT_MESSAGE);
     }
     station_assert_works(&station);
-    station_end(&station);
 }
 
 int main(void) {

@@ -4,7 +4,6 @@
  * not come back stops nobody.
  */
 #include "net/caller.h"
-#include "support/case.h"
 #include "support/trap.h"
 
 #include <sched.h>
@@ -138,7 +137,7 @@ RAW_CASE(a_loss_is_noticed) {
 
 /* It may have taken the answer, so the connection is lost, for both; but nothing else is. */
 static void is_stuck(enum when when) {
-    struct raw raw;
+    OWN(raw_end) struct raw raw;
     struct caller driver, follower;
     raw_begin(&raw);
     no_busy_poll(&raw);
@@ -156,7 +155,6 @@ static void is_stuck(enum when when) {
     assert_int_equal(join_caller(&driver), LOST);
     assert_raw_works(&raw);
     assert_int_equal(scene_fds(), fds);
-    raw_end(&raw);
 }
 
 CASE(a_client_stuck_before_its_answer_stops_nobody) {
@@ -182,7 +180,7 @@ RAW_CASE(it_spins_first) {
 }
 
 CASE(it_does_not_where_there_is_one_processor) {
-    struct raw raw;
+    OWN(raw_end) struct raw raw;
     cpu_set_t all, one;
     assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
     raw_begin(&raw);
@@ -195,7 +193,6 @@ CASE(it_does_not_where_there_is_one_processor) {
     assert_int_equal(send_undisturbed(&raw), ANSWERED);
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
     assert_true(atomic_load(&waited_first));
-    raw_end(&raw);
 }
 
 RAW_CASE(it_does_not_spin_again_where_it_was_in_vain) {

@@ -9,9 +9,6 @@
 #include "net/scene.h"
 #include "support/case.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 #define EXCHANGE_MS 1500 /* a server that answers must not seem silent on a busy machine */
@@ -139,10 +136,8 @@ static void become_master(struct fixture *fixture) {
 }
 
 static bool save_failed(void *arg) {
-    char *info = cmd_str(arg, "INFO persistence");
-    bool failed = strstr(info, "rdb_last_bgsave_status:err") != NULL;
-    free(info);
-    return failed;
+    own_text *info = cmd_str(arg, "INFO persistence");
+    return strstr(info, "rdb_last_bgsave_status:err") != NULL;
 }
 
 /* A directory stands where the snapshot should go. */
@@ -261,21 +256,19 @@ static void *run_busy_script(void *arg) {
 }
 
 static bool is_busy(void *arg) {
-    redisReply *reply = cmd(arg, "PING");
-    bool busy = reply != NULL && reply->type == REDIS_REPLY_ERROR;
-    freeReplyObject(reply);
-    return busy;
+    own_reply *reply = cmd(arg, "PING");
+    return reply != NULL && reply->type == REDIS_REPLY_ERROR;
 }
 
 CASE(BUSY_is_waited_out) {
+    OWN(end) struct fixture fixture;
     static const char *const config[] = {"lua-time-limit 10", NULL};
-    struct fixture fixture;
     struct scene_call call;
     pthread_t thread;
     begin_with(&fixture, config);
-    hf_lock *held = scene_lock(fixture.client, "app:held");
+    own_lock *held = scene_lock(fixture.client, "app:held");
     assert_int_equal(hf_lock_acquire(held), HF_OK);
-    redisContext *context = server_connect(fixture.server);
+    own_context *context = server_connect(fixture.server);
     pthread_create(&thread, NULL, run_busy_script, context);
     assert_true(wait_until(is_busy, fixture.server, HANG_MS));
     assert_int_equal(hf_lock_try(fixture.lock), HF_EUNAVAILABLE);
@@ -289,20 +282,17 @@ CASE(BUSY_is_waited_out) {
     wait_renewals(&fixture, 2, 0);
     assert_int_equal(hf_lock_release(held), HF_OK);
     assert_int_equal(scene_stats(fixture.client).losses, 0);
-    redisFree(context);
-    hf_lock_free(held);
-    end(&fixture);
 }
 
 /* ---- LOADING ---- */
 
 CASE(U32_LOADING_is_waited_out) {
     static const char loading[] = "-LOADING Redis is loading the dataset in memory\r\n";
-    struct server *server = server_start(NULL);
-    struct proxy *proxy = proxy_start(server_socket(server));
+    own_server *server = server_start(NULL);
+    own_proxy *proxy = proxy_start(server_socket(server));
     hf_options options = short_options();
-    hf_client *client = scene_open(proxy_url(proxy), &options);
-    hf_lock *lock = scene_lock(client, "app:lock");
+    own_client *client = scene_open(proxy_url(proxy), &options);
+    own_lock *lock = scene_lock(client, "app:lock");
     for (int i = 0; i < 3; i++)
         proxy_answer_instead(proxy, "app:lock", loading, sizeof loading - 1);
     assert_int_equal(hf_lock_try(lock), HF_OK);
@@ -324,16 +314,12 @@ CASE(U32_LOADING_is_waited_out) {
     proxy_answer_instead(proxy, "TIME", loading, sizeof loading - 1);
     assert_int_equal(hf_lock_try(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
-    assert_int_equal(hf_close(client), HF_OK);
-    proxy_free(proxy);
-    server_free(server);
 }
 
 /* ---- Memory ---- */
 
 CASE_IN(U38_out_of_memory, struct fixture, fixture, begin, end) {
-    hf_lock *other = scene_lock(fixture->client, "app:other");
+    own_lock *other = scene_lock(fixture->client, "app:other");
     assert_int_equal(hf_lock_acquire(fixture->lock), HF_OK);
     cmd_ok(fixture->server, "CONFIG SET maxmemory 1");
     assert_int_equal(hf_lock_try(other), HF_EOOM);
@@ -343,7 +329,6 @@ CASE_IN(U38_out_of_memory, struct fixture, fixture, begin, end) {
     wait_renewals(fixture, 2, 0); /* needs no memory */
     assert_int_equal(hf_lock_release(fixture->lock), HF_OK);
     assert_false(key_exists(fixture->server, "app:lock"));
-    hf_lock_free(other);
 }
 
 /* ---- Rights ---- */
@@ -357,7 +342,7 @@ static hf_client *open_as(struct server *server, const char *user) {
 
 CASE_IN(U45_keys_that_are_not_allowed, struct fixture, fixture, begin, end) {
     cmd_ok(fixture->server, "ACL SETUSER narrow on >secret ~app:* &* +@all");
-    hf_client *client = open_as(fixture->server, "narrow");
+    own_client *client = open_as(fixture->server, "narrow");
     hf_lock *inside = scene_lock(client, "app:mine"), *outside = scene_lock(client, "other");
     assert_int_equal(hf_lock_try(outside), HF_EPERM);
     assert_words("NOPERM");
@@ -367,14 +352,13 @@ CASE_IN(U45_keys_that_are_not_allowed, struct fixture, fixture, begin, end) {
     assert_int_equal(scene_stats(client).notify_failures, 0);
     hf_lock_free(inside);
     hf_lock_free(outside);
-    assert_int_equal(hf_close(client), HF_OK);
 }
 
 CASE_IN(U46_channels_that_are_not_allowed, struct fixture, fixture, begin, end) {
     struct scene_call call;
     cmd_ok(fixture->server, "ACL SETUSER mute on >secret ~* resetchannels +@all");
-    hf_client *client = open_as(fixture->server, "mute");
-    hf_lock *lock = scene_lock(client, "app:lock");
+    own_client *client = open_as(fixture->server, "mute");
+    own_lock *lock = scene_lock(client, "app:lock");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK); /* released, though nobody was notified */
     assert_false(key_exists(fixture->server, "app:lock"));
@@ -384,8 +368,6 @@ CASE_IN(U46_channels_that_are_not_allowed, struct fixture, fixture, begin, end) 
     assert_true(HOLDS_FOR(!atomic_load(&call.done), 100));
     assert_int_equal(hf_lock_release(fixture->lock), HF_OK);
     assert_int_equal(scene_join(&call), HF_OK);
-    hf_lock_free(lock);
-    assert_int_equal(hf_close(client), HF_OK);
 }
 
 CASE_IN(U46_commands_that_are_not_allowed, struct fixture, fixture, begin, end) {
@@ -393,20 +375,18 @@ CASE_IN(U46_commands_that_are_not_allowed, struct fixture, fixture, begin, end) 
     cmd_ok(fixture->server, "ACL SETUSER scriptless on >secret ~* &* +@all -@scripting");
     static const char *const users[] = {"reader", "scriptless"};
     for (size_t i = 0; i < 2; i++) {
-        hf_client *client = open_as(fixture->server, users[i]);
-        hf_lock *lock = scene_lock(client, "app:lock");
+        own_client *client = open_as(fixture->server, users[i]);
+        own_lock *lock = scene_lock(client, "app:lock");
         assert_int_equal(hf_lock_try(lock), HF_EPERM);
         assert_false(key_exists(fixture->server, "app:lock"));
-        hf_lock_free(lock);
-        assert_int_equal(hf_close(client), HF_OK);
     }
 }
 
 /* Rights that are taken away during a hold and given back in time. */
 CASE_IN(R07_renewals_survive_a_loss_of_rights, struct fixture, fixture, begin, end) {
     cmd_ok(fixture->server, "ACL SETUSER holder on >secret ~* &* +@all");
-    hf_client *client = open_as(fixture->server, "holder");
-    hf_lock *lock = scene_lock(client, "app:lock");
+    own_client *client = open_as(fixture->server, "holder");
+    own_lock *lock = scene_lock(client, "app:lock");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     cmd_ok(fixture->server, "ACL SETUSER holder -@scripting");
     struct fixture holder = {fixture->server, client, lock};
@@ -414,8 +394,6 @@ CASE_IN(R07_renewals_survive_a_loss_of_rights, struct fixture, fixture, begin, e
     cmd_ok(fixture->server, "ACL SETUSER holder +@all");
     wait_renewals(&holder, 2, 0);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
-    assert_int_equal(hf_close(client), HF_OK);
 }
 
 /* ---- Types ---- */

@@ -12,9 +12,6 @@
 #include "support/hostile.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define EXCHANGE_MS 200
 #define LONG_EXCHANGE_MS 10000
@@ -244,7 +241,8 @@ CASE(nonsense_for_questions) {
 
 static void endless(const char *bytes, size_t length, const char *first) {
     size_t head = first != NULL ? strlen(first) : 0, copies = 4096;
-    char *flood = malloc(head + copies * length);
+    own_text *flood = malloc(head + copies * length); /* sent until the session ends */
+    OWN(end) struct session session;
     assert_non_null(flood);
     if (head > 0)
         /* NOLINTNEXTLINE(bugprone-not-null-terminated-result): bytes for the wire, not a string */
@@ -256,15 +254,12 @@ static void endless(const char *bytes, size_t length, const char *first) {
                         .length = head + copies * length,
                         .endless = true,
                         .once = true};
-    struct session session;
     begin(&session, &mood);
     int err = hf_lock_try(session.lock);
     if (err != HF_EPROTO)
         printf("%s: %s\n", first != NULL ? first : "no head", hf_error_name(err));
     assert_int_equal(err, HF_EPROTO);
     assert_true(scene_rss() < session.rss + SCENE_GROWTH_LIMIT);
-    end(&session);
-    free(flood);
 }
 
 CASE(endless_replies_are_cut_off) {
@@ -409,30 +404,28 @@ CASE(closing_after_each_subscription_is_no_tight_loop) {
 }
 
 CASE(silence_in_the_handshake_ends_by_time) {
+    OWN(end) struct session session;
     struct mood mood = {.verb = "", .bytes = "", .length = 0};
-    struct session session;
     begin_with(&session, &mood, EXCHANGE_MS);
     int64_t start_ms = now_ms();
     assert_int_equal(hf_ping(session.client), HF_EUNREACH);
     assert_true(now_ms() - start_ms >= EXCHANGE_MS);
     assert_int_equal(hf_lock_try(session.lock), HF_EUNREACH);
-    end(&session);
 }
 
 /* ---- Versions ---- */
 
 static void version_is(const char *version, int expected) {
+    OWN(end) struct session session;
     char info[128], bytes[192];
     int len =
         snprintf(info, sizeof info, "# Server\r\nredis_version:%s\r\nredis_mode:x\r\n", version);
     int total = snprintf(bytes, sizeof bytes, "$%d\r\n%s\r\n", len, info);
     struct mood mood = {.verb = "INFO", .bytes = bytes, .length = (size_t)total};
-    struct session session;
     begin(&session, &mood);
     assert_int_equal(hf_ping(session.client), expected);
     if (expected == HF_ENOTSUP)
         assert_non_null(strstr(hf_last_error()->text, "6.2"));
-    end(&session);
 }
 
 CASE(too_old_servers_are_refused) {

@@ -5,10 +5,6 @@
  * first host is picked at random, so each test that must not depend on it is repeated many times.
  */
 #include "net/caller.h"
-#include "support/case.h"
-
-#include <stdio.h>
-#include <string.h>
 
 enum { HOSTS = 3 };
 
@@ -111,8 +107,8 @@ CASE(any_may_be_the_first) {
 
 /* The one in use dies, and there is another; then it comes back, and the other dies. */
 CASE(the_one_in_use_dies) {
+    OWN(world_end) struct world world;
     const char *const paths[] = {server_socket(servers[0]), server_socket(servers[1])};
-    struct world world;
     world_begin(&world, paths, 2, 20000);
     raw_connect(&world.raw);
     assert_raw_works(&world.raw);
@@ -125,7 +121,6 @@ CASE(the_one_in_use_dies) {
         assert_raw_works(&world.raw);
         server_restart(servers[used]);
     }
-    world_end(&world);
 }
 
 /* A host that accepts and says nothing takes its share of the time, and no more. */
@@ -144,8 +139,8 @@ CASE(a_silent_host_leaves_time_for_others) {
 }
 
 CASE(all_dead_says_why_for_each) {
+    OWN(world_end) struct world world;
     const char *const paths[] = {"/nowhere/to/be/found", "nowhere", "/nor/here"};
-    struct world world;
     hf_error error;
     world_begin(&world, paths, HOSTS, 20000);
     assert_int_equal(try_to_connect(&world, &error), HF_EUNREACH);
@@ -153,13 +148,12 @@ CASE(all_dead_says_why_for_each) {
     assert_non_null(strstr(error.text, "host 1: there is no such host"));
     assert_non_null(strstr(error.text, "host 2: cannot connect: No such file or directory"));
     assert_string_equal(error.node, "all of them");
-    world_end(&world);
 }
 
 /* A refusal says more than that another host is not there. */
 CASE(a_refusal_decides) {
     const struct server_options options = {.password = "secret"};
-    struct server *strict = server_start(&options);
+    own_server *strict = server_start(&options);
     const char *const paths[] = {server_socket(strict), "nowhere"};
     for (int i = 0; i < 12; i++) {
         struct world world;
@@ -170,7 +164,6 @@ CASE(a_refusal_decides) {
         assert_non_null(strstr(error.text, "host 1: there is no such host"));
         world_end(&world);
     }
-    server_free(strict);
 }
 
 static int start_servers(void **state) {

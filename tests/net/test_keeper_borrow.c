@@ -13,10 +13,6 @@
 #include "support/trap.h"
 #include "support/wait.h"
 
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define EVENT_ANY 0x1u
 
 /* ---- Work for the keeper ---- */
@@ -278,10 +274,10 @@ CASE_IN(a_borrower_is_stuck, struct house, house, house_begin, house_end) {
 
 /* (ThreadSanitizer lets a signal wait until it suits it, and here that is with a mutex held.) */
 CASE(one_that_was_named_does_not_come) {
+    OWN(house_end) struct house house;
 #if defined(__SANITIZE_THREAD__)
     skip();
 #endif
-    struct house house;
     struct visitor first, stuck;
     house_begin(&house);
     visitor_start(&first, &house);
@@ -296,7 +292,6 @@ CASE(one_that_was_named_does_not_come) {
     wait_running(&stuck);
     visitor_tell(&stuck);
     visitor_join(&stuck);
-    house_end(&house);
 }
 
 /* ---- Many at a time ---- */

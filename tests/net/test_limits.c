@@ -9,11 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 /* The lowest free descriptor, so how many can be open without leaving a hole. */
 static rlim_t next_fd(void) {
@@ -33,8 +29,8 @@ static rlim_t limit_fds(rlim_t most) {
 }
 
 CASE(U65_no_descriptor_for_a_connection) {
-    hf_client *client = scene_open(server_url(scene_server()), NULL);
-    hf_lock *lock = scene_lock(client, "scarce");
+    own_client *client = scene_open(server_url(scene_server()), NULL);
+    own_lock *lock = scene_lock(client, "scarce");
     rlim_t before = limit_fds(next_fd());
     int once = hf_lock_try(lock);
     int sys_errno = hf_last_error()->sys_errno;
@@ -45,15 +41,13 @@ CASE(U65_no_descriptor_for_a_connection) {
     assert_true(waited == HF_ESYS || waited == HF_EUNREACH);
     assert_int_equal(hf_lock_try(lock), HF_OK); /* and it is usable again */
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
-    assert_int_equal(hf_close(client), HF_OK);
 }
 
 /* The command connection is there, the one for pub/sub cannot be made: the wait polls. */
 CASE(U65_no_descriptor_for_pubsub) {
     struct server *server = scene_server();
-    hf_client *rival = scene_open(server_url(server), NULL);
-    hf_client *client = scene_open(server_url(server), NULL);
+    own_client *rival = scene_open(server_url(server), NULL);
+    own_client *client = scene_open(server_url(server), NULL);
     hf_lock *held = scene_lock(rival, "scarce"), *lock = scene_lock(client, "scarce");
     assert_int_equal(hf_lock_acquire(held), HF_OK);
     assert_int_equal(hf_lock_try(lock), HF_EBUSY);
@@ -72,8 +66,6 @@ CASE(U65_no_descriptor_for_pubsub) {
     assert_int_equal(hf_lock_release_as(lock, call.options.owner), HF_OK);
     hf_lock_free(held);
     hf_lock_free(lock);
-    assert_int_equal(hf_close(rival), HF_OK);
-    assert_int_equal(hf_close(client), HF_OK);
 }
 
 /* hf_open itself, at each number of descriptors that is too few. */
@@ -148,18 +140,16 @@ CASE(open_and_close_leaks_nothing) {
     for (int i = 0; i < 1000; i++) {
         hf_options options = scene_options();
         options.flags = i % 3 == 0 ? HF_MANUAL_DISPATCH : 0;
-        hf_client *client = scene_open(server_url(scene_server()), &options);
+        own_client *client = scene_open(server_url(scene_server()), &options);
         if (i % 4 == 1) {
             assert_int_equal(hf_ping(client), HF_OK);
         } else if (i % 4 == 2) { /* with something on its way */
             assert_int_equal(hf_ping_start(client, NULL, NULL, NULL), HF_OK);
         } else if (i % 4 == 3) {
-            hf_lock *lock = scene_lock(client, "brief");
+            own_lock *lock = scene_lock(client, "brief");
             assert_int_equal(hf_lock_acquire(lock), HF_OK);
             assert_int_equal(hf_lock_release(lock), HF_OK);
-            hf_lock_free(lock);
         }
-        assert_int_equal(hf_close(client), HF_OK);
     }
     assert_int_equal(scene_fds(), fds);
     scene_wait_threads(threads);

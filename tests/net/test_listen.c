@@ -3,15 +3,10 @@
  * connection of src/net alone, and finally with real hand-overs.
  */
 #include "net/station.h"
-#include "support/case.h"
-#include "support/new_lock.h"
 #include "support/random.h"
 
 #include <dirent.h>
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- The rules ---- */
 
@@ -94,17 +89,15 @@ STATION_CASE(the_successor_leaves_in_the_same_moment) {
 /* What the server still has to send to the station. */
 static bool nothing_is_unsent(void *arg) {
     (void)arg;
-    char *list = cmd_str(scene_server(), "CLIENT LIST TYPE pubsub");
-    bool none = strstr(list, " oll=0 ") != NULL && strstr(list, " omem=0 ") != NULL;
-    free(list);
-    return none;
+    own_text *list = cmd_str(scene_server(), "CLIENT LIST TYPE pubsub");
+    return strstr(list, " oll=0 ") != NULL && strstr(list, " omem=0 ") != NULL;
 }
 
 CASE(the_keeper_reads_unawaited_replies) {
+    OWN(station_end) struct station station;
     enum { MESSAGES = 200, SIZE = 20000 };
-    struct station station;
     struct listener listener;
-    char *text = malloc(SIZE + 1);
+    own_text *text = malloc(SIZE + 1);
     assert_non_null(text);
     memset(text, 'x', SIZE);
     text[SIZE] = '\0';
@@ -119,8 +112,6 @@ CASE(the_keeper_reads_unawaited_replies) {
     station_wait_for(&station.by_keeper, before + MESSAGES);
     assert_true(wait_until(nothing_is_unsent, NULL, HANG_MS));
     station_assert_works(&station);
-    station_end(&station);
-    free(text);
 }
 
 /* One that does not read for itself: the keeper does, at once, and as long as it is there. */
@@ -163,27 +154,24 @@ static bool has_arrived(void *arg) {
 }
 
 /* By the caller that is about to listen, unless the keeper was quicker: then there is another try. */
-CASE(messages_without_a_reader_are_caught_up_with) {
-    struct station station;
+STATION_CASE(messages_without_a_reader_are_caught_up_with) {
     struct listener listener;
     int caught_up = 0;
-    station_begin(&station);
     for (int tries = 0; tries < 100 && caught_up == 0; tries++) {
-        listener_start_driver(&listener, &station, 1, HANG_MS);
+        listener_start_driver(&listener, station, 1, HANG_MS);
         listener_cancel(&listener);
         assert_int_equal(listener_join(&listener), EVENT_CANCEL);
-        struct arrival arrival = {&station, atomic_load(&station.by_keeper)};
-        int by_callers = atomic_load(&station.by_callers);
+        struct arrival arrival = {station, atomic_load(&station->by_keeper)};
+        int by_callers = atomic_load(&station->by_callers);
         station_publish(NOBODY);
         assert_true(wait_until(has_arrived, &arrival, HANG_MS));
-        listener_begin(&listener, &station, 1);
-        hfi_conn_catch_up(station.conn, &listener.exec);
+        listener_begin(&listener, station, 1);
+        hfi_conn_catch_up(station->conn, &listener.exec);
         listener_end(&listener);
-        caught_up = atomic_load(&station.by_callers) - by_callers;
+        caught_up = atomic_load(&station->by_callers) - by_callers;
     }
     assert_int_equal(caught_up, 1);
-    station_assert_works(&station);
-    station_end(&station);
+    station_assert_works(station);
 }
 
 struct kept_driver {
@@ -206,8 +194,8 @@ static bool keeper_is_back(void *arg) {
  * connection is given up. If the server or the keeper is late, that is a loss, and there is another
  * try: on a busy machine there may have to be many. */
 CASE(an_unread_answer_is_no_silence) {
+    OWN(station_end) struct station station;
     enum { ENOUGH = 3 };
-    struct station station;
     struct listener listener;
     int kept = 0;
     station_begin_with(&station, 30, 25);
@@ -223,7 +211,6 @@ CASE(an_unread_answer_is_no_silence) {
         kept += left_empty && driver_policy.generation == generation;
     }
     assert_int_equal(kept, ENOUGH);
-    station_end(&station);
 }
 
 /* ---- Lost connections ---- */

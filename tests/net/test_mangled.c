@@ -10,25 +10,19 @@
 #include "support/case.h"
 #include "support/random.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 CASE(a_byte_at_a_time) {
-    struct proxy *proxy = proxy_start(server_socket(scene_server()));
+    own_proxy *proxy = proxy_start(server_socket(scene_server()));
     proxy_trickle(proxy, 1);
     hf_options options = scene_options();
     options.cmd_timeout_ms = HANG_MS; /* the handshake's INFO has hundreds of bytes */
     options.connect_timeout_ms = HANG_MS;
-    hf_client *client = scene_open(proxy_url(proxy), &options);
-    hf_lock *lock = scene_lock(client, "trickle");
+    own_client *client = scene_open(proxy_url(proxy), &options);
+    own_lock *lock = scene_lock(client, "trickle");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     int64_t count = 0;
     assert_int_equal(hf_lock_hold_count(lock, &count), HF_OK);
     assert_int_equal(count, 1);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
-    assert_int_equal(hf_close(client), HF_OK);
-    proxy_free(proxy);
 }
 
 static const char *const models[] = {
@@ -115,9 +109,9 @@ CASE(fuzz_replies) {
     options.watchdog_ms = 60;
     size_t rss = scene_rss();
     while (now_ms() < until_ms) {
-        struct proxy *proxy = proxy_start(server_socket(scene_server()));
-        hf_client *client = scene_open(proxy_url(proxy), &options);
-        hf_lock *lock = scene_lock(client, "fuzz");
+        own_proxy *proxy = proxy_start(server_socket(scene_server()));
+        own_client *client = scene_open(proxy_url(proxy), &options);
+        own_lock *lock = scene_lock(client, "fuzz");
         for (int i = 0; i < 30 && now_ms() < until_ms; i++) {
             char bytes[256];
             size_t length = mutate(&random, bytes);
@@ -127,9 +121,6 @@ CASE(fuzz_replies) {
             one_call(client, lock, random_next(&random));
             assert_true(now_ms() - start_ms < 10000);
         }
-        hf_lock_free(lock);
-        assert_int_equal(hf_close(client), HF_OK);
-        proxy_free(proxy);
     }
     assert_true(scene_rss() < rss + SCENE_GROWTH_LIMIT);
     cmd_ok(scene_server(), "FLUSHALL");

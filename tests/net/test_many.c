@@ -5,14 +5,10 @@
  * test, which has no callers; the dispatcher drives those of the second.
  */
 #include "net/caller.h"
-#include "support/case.h"
 
 #include <poll.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 enum { MANY = 150 };
 

@@ -12,10 +12,6 @@
 #include "net/driver/keeper.h"
 #include "support/case.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { EVENT_REPLY = 1u, EVENT_READY = 2u, EVENT_LATE = 4u };
 
 struct talk {
@@ -190,21 +186,19 @@ CASE(a_busy_keeper_reads_all_the_same) {
     hfi_task_unref(&mill.task);
 }
 
-CASE(pushes_come_between_answers) {
-    struct talk talk;
+CASE_IN(pushes_come_between_answers, struct talk, talk, talk_begin, talk_end, on_push, 20000,
+        60000) {
     struct hfi_req *reqs[3];
-    talk_begin(&talk, on_push, 20000, 60000);
-    atomic_store(&talk.server->pushes, true);
-    assert_connects(&talk);
-    reqs[0] = ask(&talk, "a");
-    reqs[1] = ask(&talk, "b");
-    reqs[2] = ask(&talk, "c");
-    assert_answer(&talk, reqs[0], "a");
-    assert_answer(&talk, reqs[1], "b");
-    assert_answer(&talk, reqs[2], "c");
-    assert_works(&talk); /* what came before its answer has been read */
-    assert_non_null(strstr(talk.heard, "!a !a !b !b !c !c "));
-    talk_end(&talk);
+    atomic_store(&talk->server->pushes, true);
+    assert_connects(talk);
+    reqs[0] = ask(talk, "a");
+    reqs[1] = ask(talk, "b");
+    reqs[2] = ask(talk, "c");
+    assert_answer(talk, reqs[0], "a");
+    assert_answer(talk, reqs[1], "b");
+    assert_answer(talk, reqs[2], "c");
+    assert_works(talk); /* what came before its answer has been read */
+    assert_non_null(strstr(talk->heard, "!a !a !b !b !c !c "));
 }
 
 CASE(an_idle_connection_is_pinged) {

@@ -10,11 +10,6 @@
 #include "support/case.h"
 #include "support/crowd.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
 #define AT_ONCE_MS 5000 /* half of the longest sleep of a wait */
 /* Pings find half-open connections. A server that answers must not be taken for silent because the
  * machine is busy. */
@@ -232,12 +227,12 @@ static bool only_the_second_is_open(void *arg) {
 /* A caller that gave up had not waited long enough to prove the connection dead. An overdue reply
  * still proves it, so the next call does not use that connection. */
 CASE(half_open_found_after_the_only_caller_left) {
+    OWN(end) struct pair pair;
     hf_options options = scene_options();
     options.cmd_timeout_ms = 2500; /* what comes before the silence is answered within it */
     options.ping_interval_ms = 3600000;
-    struct pair pair;
     struct scene_call call;
-    hf_cancel *cancel;
+    own_cancel *cancel;
     begin(&pair, &options);
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
     assert_int_equal(hf_lock_try(pair.lock), HF_OK);
@@ -255,8 +250,6 @@ CASE(half_open_found_after_the_only_caller_left) {
                      HF_OK); /* perhaps before it was given back */
     assert_int_equal(hf_lock_release(pair.lock), HF_OK);
     assert_int_equal(scene_stats(pair.client).in_doubt, 1); /* the one that was cancelled */
-    hf_cancel_free(cancel);
-    end(&pair);
 }
 
 CASE(U35_black_hole_in_each_direction) {
@@ -295,7 +288,7 @@ static size_t count_words(struct scene_log *log, const char *words) {
 
 /* While the server is down it is tried again and again, but with growing pauses. */
 CASE(down_is_no_tight_loop) {
-    struct scene_log log;
+    OWN(scene_log_end) struct scene_log log;
     hf_options options = scene_options();
     options.connect_timeout_ms = ENDURING_MS;
     scene_log_start(&log, &options);
@@ -315,7 +308,6 @@ CASE(down_is_no_tight_loop) {
     assert_int_equal(hf_lock_acquire_for(pair.lock, HANG_MS), HF_OK);
     assert_int_equal(hf_lock_release(pair.lock), HF_OK);
     end(&pair);
-    scene_log_end(&log);
 }
 
 PAIR_CASE(refused_and_back_while_waiting) {
@@ -344,9 +336,9 @@ PAIR_CASE(refused_from_the_start) {
 }
 
 CASE(server_restarted) {
-    struct server *server = server_start(NULL);
-    hf_client *client = scene_open(server_url(server), NULL);
-    hf_lock *lock = scene_lock(client, "again");
+    own_server *server = server_start(NULL);
+    own_client *client = scene_open(server_url(server), NULL);
+    own_lock *lock = scene_lock(client, "again");
     struct scene_call call;
     for (int i = 0; i < 2; i++) {
         assert_int_equal(hf_lock_try(lock), HF_OK);
@@ -360,9 +352,6 @@ CASE(server_restarted) {
     }
     server_stop(server);
     assert_int_equal(hf_lock_try(lock), HF_EUNREACH);
-    hf_lock_free(lock);
-    assert_int_equal(hf_close(client), HF_OK);
-    server_free(server);
 }
 
 RUN_CASES(scene_start_server, scene_stop_server)

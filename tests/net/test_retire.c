@@ -3,9 +3,6 @@
  * whatever state it is, and it is never made again.
  */
 #include "net/caller.h"
-#include "support/case.h"
-
-#include <string.h>
 
 static struct server *server;
 
@@ -67,7 +64,7 @@ static void await(struct caller *caller) {
 }
 
 static void retire_wanted(bool connected, bool breaks) {
-    struct raw raw;
+    OWN(raw_end) struct raw raw;
     struct hfi_host host;
     struct caller caller;
     struct hfi_want want = {.err = HF_OK};
@@ -90,7 +87,6 @@ static void retire_wanted(bool connected, bool breaks) {
     hfi_conn_unwant(raw.conn, &want);
     assert_int_equal(want.err, HF_EUNREACH);
     caller_end(&caller);
-    raw_end(&raw);
 }
 
 CASE(one_that_is_down) {

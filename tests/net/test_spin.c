@@ -3,13 +3,11 @@
  * does, a cancel, a deadline and a loss end its wait at once, and one that does not come back stops nobody.
  */
 #include "net/caller.h"
-#include "support/case.h"
 #include "support/trap.h"
 
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #define PERIOD_US 10000 /* as in await.c */
 #define CYCLE 16
@@ -57,9 +55,9 @@ static void begin_spinning(struct raw *raw) {
 
 /* ---- While it looks ---- */
 
-/* One that is held in the middle of its look, with no answer under way. On a machine that is busy its time to look may be
- * over before it has yielded once, and then it sleeps: so another one comes, when what the first has left is answered, since
- * until then it is the keeper who reads. */
+/* One that is held in the middle of its look, with no answer under way. On a machine that is busy
+ * its time to look may be over before it has yielded once, and then it sleeps: so another one
+ * comes, when what the first has left is answered, since until then it is the keeper who reads. */
 static void start_held(struct raw *raw, struct caller *caller) {
     for (;;) {
         proxy_blackhole(raw->proxy, false, true);
@@ -160,8 +158,8 @@ struct odds {
     int64_t phase; /* of the cycle; -1: any in which it is as it was better */
 };
 
-/* A period with enough answers has just gone by; the next caller ends it. Again until it came in time: on this thread, since
- * a new one would take a part of the period to begin. */
+/* A period with enough answers has just gone by; the next caller ends it. Again until it came in
+ * time: on this thread, since a new one would take a part of the period to begin. */
 static bool decides(void *arg) {
     struct odds *odds = arg;
     struct hfi_spin_tuner *spin_tuner = &odds->raw->target.spin_tuner;
@@ -208,7 +206,7 @@ static int clear(void **state) {
 
 /* Few answers come in that time: then nobody looks for them. */
 CASE_AROUND(one_that_has_little_to_read_sleeps, clear, NULL) {
-    struct raw raw;
+    OWN(raw_end) struct raw raw;
     struct caller caller;
     raw_begin(&raw);
     for (int i = 0; i < 15; i++) {
@@ -216,7 +214,6 @@ CASE_AROUND(one_that_has_little_to_read_sleeps, clear, NULL) {
         assert_int_equal(join_caller(&caller), ANSWERED);
     }
     assert_int_equal(atomic_load(&yields), 0);
-    raw_end(&raw);
 }
 
 int main(void) {

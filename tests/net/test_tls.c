@@ -13,12 +13,7 @@
 
 #include <netinet/in.h>
 #include <openssl/ssl.h>
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #define EVERY_NAME "DNS:localhost,DNS:*.example.test,IP:127.0.0.1"
 
@@ -120,9 +115,8 @@ CASE(wrong_name) {
     assert_refused(server, "localhost", "?tls_server_name=other.test", &options, "mismatch");
     assert_refused(server, "localhost", "?tls_server_name=a.b.example.test", &options, "mismatch");
     assert_refused(server, "127.0.0.1", "?tls_server_name=127.0.0.2", &options, "mismatch");
-    struct server *other = server_with(&(struct certificate_options){.names = "DNS:other.test"});
+    own_server *other = server_with(&(struct certificate_options){.names = "DNS:other.test"});
     assert_refused(other, "localhost", "", &options, "rejected for 'localhost'");
-    server_free(other);
 }
 
 /* An address has to be in the certificate as an address, a name as a name. */
@@ -131,10 +125,9 @@ CASE(address_is_no_name) {
     struct server *name = server_with(&(struct certificate_options){.names = "DNS:127.0.0.1"});
     assert_refused(name, "127.0.0.1", "", &options, "IP address mismatch");
     server_free(name);
-    struct server *address = server_with(&(struct certificate_options){.names = "IP:127.0.0.1"});
+    own_server *address = server_with(&(struct certificate_options){.names = "IP:127.0.0.1"});
     assert_accepted(address, "127.0.0.1", "", &options);
     assert_refused(address, "localhost", "", &options, "ostname mismatch");
-    server_free(address);
 }
 
 /* OpenSSL would take no name for any, and one that begins with a dot for whatever ends like it. */
@@ -226,16 +219,15 @@ CASE(expired_certificate) {
         &(struct certificate_options){.names = EVERY_NAME, .since_s = -7200, .until_s = -3600});
     assert_refused(old, "localhost", "", &options, "expired");
     server_free(old);
-    struct server *early = server_with(
+    own_server *early = server_with(
         &(struct certificate_options){.names = EVERY_NAME, .since_s = 3600, .until_s = 7200});
     assert_refused(early, "localhost", "", &options, "not yet valid");
-    server_free(early);
 }
 
 /* Nothing but a certificate that is trusted gets to see the password. */
 CASE(refused_server_learns_nothing) {
+    OWN(scene_log_end) struct scene_log log;
     char url[256];
-    struct scene_log log;
     hf_options options = scene_options();
     hf_client *client = NULL;
     options.tls_ca_file = authority_file(stranger);
@@ -250,7 +242,6 @@ CASE(refused_server_learns_nothing) {
     assert_int_equal(server_commands(server), before);
     assert_true(scene_log_contains(&log, "was rejected"));
     assert_false(scene_log_contains(&log, "sesame"));
-    scene_log_end(&log);
 }
 
 /* ---- The opt-out ---- */
@@ -321,32 +312,29 @@ CASE(lowest_version) {
 
 /* ---- The other side of the mistake ---- */
 
-/* A server without TLS takes our greeting for the beginning of a command, and waits for the rest of it. A caller that gives up first,
- * the caller or the connection, the words are the same. */
+/* A server without TLS takes our greeting for the beginning of a command, and waits for the rest of
+ * it. A caller that gives up first, the caller or the connection, the words are the same. */
 CASE(server_without_tls) {
     hf_options options = trusting_options();
     /* Longer than the machine may pause: before our greeting is out there is nothing to be said about TLS. */
     options.cmd_timeout_ms = 1000;
     options.connect_timeout_ms = 3000;
-    struct server *clear = server_start(&(struct server_options){.tcp = true});
+    own_server *clear = server_start(&(struct server_options){.tcp = true});
     char url[256];
     format_url(url, clear, "127.0.0.1", "");
     /* one attempt; one that is longer than the whole wait; several attempts */
     static const int64_t waits_ms[] = {0, 200, HF_FOREVER};
     for (size_t i = 0; i < sizeof waits_ms / sizeof waits_ms[0]; i++) {
-        hf_client *client = NULL;
+        own_client *client = NULL;
         assert_int_equal(hf_open(url, &options, &client), HF_OK);
-        hf_lock *lock = scene_lock(client, "clear");
+        own_lock *lock = scene_lock(client, "clear");
         int err = hf_lock_acquire_for(lock, waits_ms[i]);
         if (err != HF_EUNREACH ||
             strstr(hf_last_error()->text, "no answer to the TLS handshake") == NULL)
             fail_msg("%zu: %s: %s", i, hf_error_name(err), hf_last_error()->text);
         assert_int_equal(hf_ping(client), HF_EUNREACH);
         assert_non_null(strstr(hf_last_error()->text, "no answer to the TLS handshake"));
-        hf_lock_free(lock);
-        hf_close(client);
     }
-    server_free(clear);
 }
 
 /* Says one thing to every client, until the listening socket is shut down. */
@@ -371,8 +359,7 @@ CASE(answer_in_clear) {
     assert_int_equal(bind(listener, (struct sockaddr *)&at, len), 0);
     assert_int_equal(listen(listener, 8), 0);
     assert_int_equal(getsockname(listener, (struct sockaddr *)&at, &len), 0);
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, say_in_clear, &listener), 0);
+    pthread_t thread = started(say_in_clear, &listener);
 
     char url[256];
     hf_options options = trusting_options();
@@ -391,14 +378,13 @@ CASE(answer_in_clear) {
 CASE(tls_server_asked_in_clear) {
     char url[256];
     hf_options options = scene_options();
-    hf_client *client = NULL;
+    own_client *client = NULL;
     snprintf(url, sizeof url, "redis://127.0.0.1:%d", server_port(server));
     assert_int_equal(hf_open(url, &options, &client), HF_OK);
     int err = hf_ping(client);
     const hf_error *error = hf_last_error();
     if (err != HF_EUNREACH || strstr(error->text, "rediss://") == NULL)
         fail_msg("%s: %s", hf_error_name(err), error->text);
-    hf_close(client);
 }
 
 /* Not every implementation ends it without a word. */
@@ -448,9 +434,8 @@ CASE(bad_files) {
 CASE(options_without_tls) {
     hf_options options = scene_options();
     options.tls_ca_file = "/nonexistent/ca.pem";
-    hf_client *client = scene_open(server_url(server), &options);
+    own_client *client = scene_open(server_url(server), &options);
     assert_int_equal(hf_ping(client), HF_OK);
-    hf_close(client);
 }
 
 /* An application may be in the middle of something with OpenSSL: we neither leave errors in its thread's queue nor
@@ -458,18 +443,16 @@ CASE(options_without_tls) {
 CASE(leaves_no_openssl_errors) {
     hf_options options = trusting_options();
     char url[256];
-    hf_client *client = NULL;
+    own_client *client = NULL;
     format_url(url, server, "localhost", "");
     assert_int_equal(hf_open(url, &options, &client), HF_OK);
-    hf_lock *lock = scene_lock(client, "openssl");
+    own_lock *lock = scene_lock(client, "openssl");
     for (int i = 0; i < 10; i++) {
         assert_null(SSL_CTX_new(NULL)); /* leaves one */
         assert_int_equal(hf_lock_acquire(lock), HF_OK);
         assert_int_equal(hf_lock_release(lock), HF_OK);
     }
     assert_int_equal(scene_stats(client).reconnects, 0);
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 RUN_CASES(begin, end)

@@ -14,10 +14,6 @@
 #include "support/tls.h"
 #include "support/wire.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static struct authority *ca;
 static struct server *server;
 
@@ -44,18 +40,16 @@ static hf_options patient_options(void) {
 }
 
 static hf_client *open_at(int port, const hf_options *options) {
-    char url[64];
-    snprintf(url, sizeof url, "rediss://127.0.0.1:%d", port);
+    own_text *url = text_of("rediss://127.0.0.1:%d", port);
     return scene_open(url, options);
 }
 
 static void assert_lock_works(hf_client *client, const char *name) {
-    hf_lock *lock = scene_lock(client, name);
+    own_lock *lock = scene_lock(client, name);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_true(key_exists(server, name));
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_false(key_exists(server, name));
-    hf_lock_free(lock);
 }
 
 /* How many bytes of the server it takes until a client has pinged. */
@@ -79,8 +73,7 @@ static bool ping_without_memory(long fail_at) {
     hf_options options = patient_options();
     options.cmd_timeout_ms = options.connect_timeout_ms = 2 * HANG_MS;
     options.allocator = memory_allocator(&memory);
-    char url[64];
-    snprintf(url, sizeof url, "rediss://127.0.0.1:%d", server_port(server));
+    own_text *url = text_of("rediss://127.0.0.1:%d", server_port(server));
     hf_client *client = NULL;
     int err = hf_open(url, &options, &client);
     if (err == HF_OK) {
@@ -123,7 +116,7 @@ CASE(cut_anywhere) {
     size_t failures = 0;
     for (size_t at = 1; at < all + 40; at += at < 20 ? 1 : 37) {
         wire_cut_after(wire, at);
-        hf_client *client = open_at(wire_port(wire), &options);
+        own_client *client = open_at(wire_port(wire), &options);
         int err = hf_ping(client);
         if (err != HF_OK && err != HF_EUNREACH)
             fail_msg("cut after %zu bytes: %s", at, hf_last_error()->text);
@@ -131,7 +124,6 @@ CASE(cut_anywhere) {
         wire_cut_after(wire, 0);
         if (err != HF_OK)
             assert_true(wait_until(answers, client, HANG_MS));
-        hf_close(client);
     }
     assert_true(failures > 20);
     wire_free(wire);
@@ -197,7 +189,7 @@ CASE(garbage_in_a_record) {
 CASE(killed_while_idle) {
     hf_options options = patient_options();
     long long ids[SCENE_CONNS];
-    hf_client *client = open_at(server_port(server), &options);
+    own_client *client = open_at(server_port(server), &options);
     for (int idle_ms = 0; idle_ms <= 120; idle_ms += 60) {
         assert_int_equal(hf_ping(client), HF_OK);
         assert_int_equal(scene_ping_async(client), HF_OK);
@@ -209,7 +201,6 @@ CASE(killed_while_idle) {
         assert_lock_works(client, "idle");
         assert_int_equal(scene_ping_async(client), HF_OK);
     }
-    hf_close(client);
 }
 
 /* ---- Pieces ---- */
@@ -233,14 +224,12 @@ CASE(byte_at_a_time) {
 CASE(long_names) {
     enum { LENGTH = 60000 };
     hf_options options = patient_options();
-    hf_client *client = open_at(server_port(server), &options);
-    char *name = malloc(LENGTH + 1);
+    own_client *client = open_at(server_port(server), &options);
+    own_text *name = malloc(LENGTH + 1);
     assert_non_null(name);
     memset(name, 'n', LENGTH);
     name[LENGTH] = '\0';
     assert_lock_works(client, name);
-    free(name);
-    hf_close(client);
 }
 
 /* ---- The other connections ---- */
@@ -249,8 +238,8 @@ CASE(long_names) {
  * after 10 s). */
 CASE(waiters_are_reported) {
     hf_options options = patient_options();
-    hf_client *holder = open_at(server_port(server), &options);
-    hf_client *waiter = open_at(server_port(server), &options);
+    own_client *holder = open_at(server_port(server), &options);
+    own_client *waiter = open_at(server_port(server), &options);
     hf_lock *held = scene_lock(holder, "told"), *wanted = scene_lock(waiter, "told");
     struct scene_call call;
     assert_int_equal(hf_lock_acquire(held), HF_OK);
@@ -263,8 +252,6 @@ CASE(waiters_are_reported) {
     assert_int_equal(hf_lock_release_as(wanted, call.options.owner), HF_OK);
     hf_lock_free(held);
     hf_lock_free(wanted);
-    hf_close(holder);
-    hf_close(waiter);
 }
 
 static void count_success(hf_op *op, const hf_result *result, void *user) {
@@ -277,7 +264,7 @@ CASE(manual_dispatch) {
     enum { ROUNDS = 4, IN_FLIGHT = 50 };
     hf_options options = patient_options();
     options.flags = HF_MANUAL_DISPATCH;
-    hf_client *client = open_at(server_port(server), &options);
+    own_client *client = open_at(server_port(server), &options);
     int successes = 0;
     for (int round = 1; round <= ROUNDS; round++) {
         for (int i = 0; i < IN_FLIGHT; i++)
@@ -290,7 +277,6 @@ CASE(manual_dispatch) {
             cmd_ok(server, "CLIENT KILL TYPE normal SKIPME yes");
         scene_stay_idle(80); /* longer than an idle connection is trusted without a look */
     }
-    hf_close(client);
 }
 
 /* ---- Renewals ---- */
@@ -358,8 +344,7 @@ static void run_threads(struct wire *wire, int rounds) {
     hf_client *client = open_at(wire != NULL ? wire_port(wire) : server_port(server), &options);
     hf_lock *shared = scene_lock(client, "shared");
     for (int i = 0; i < WORKERS; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "own-%d", i);
+        own_text *name = text_of("own-%d", i);
         workers[i] = (struct worker){
             .crowd = &crowd, .own = scene_lock(client, name), .shared = shared, .rounds = rounds};
         crowd_add(&crowd, work, &workers[i]);
@@ -383,8 +368,8 @@ CASE(many_threads) {
 
 CASE(many_threads_on_a_bad_wire) {
     struct wire *wire = wire_start(server_port(server));
-    /* Each connection ends in the middle of work. Not before: a release that finds no connection, and cannot make one, is
-     * refused, as it should be. */
+    /* Each connection ends in the middle of work. Not before: a release that finds no connection,
+     * and cannot make one, is refused, as it should be. */
     wire_cut_after(wire, bytes_of_a_ping() + SOME_WORK);
     run_threads(wire, 24);
     assert_true(wire_connections(wire) > 4); /* more than a client has at a time */
@@ -403,16 +388,14 @@ static int use_in_child(void *arg) {
 /* A child closes its descriptors without a word on our connections. */
 CASE(parent_goes_on_after_fork) {
     hf_options options = patient_options();
-    hf_client *client = open_at(server_port(server), &options);
-    hf_lock *lock = scene_lock(client, "fork");
+    own_client *client = open_at(server_port(server), &options);
+    own_lock *lock = scene_lock(client, "fork");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(scene_ping_async(client), HF_OK);
     assert_true(expect_exit(run_child(use_in_child, client), 0, HANG_MS));
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_int_equal(scene_ping_async(client), HF_OK);
     assert_int_equal(scene_stats(client).reconnects, 0);
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 RUN_CASES(begin, end)

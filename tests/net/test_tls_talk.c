@@ -10,9 +10,6 @@
 #include "support/case.h"
 #include "support/front.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #define IDLE_MS 80 /* longer than an idle connection is trusted without a look */
 
 static struct authority *ca;
@@ -60,30 +57,24 @@ static void assert_works(struct talk *talk) {
     assert_int_equal(scene_ping_async(talk->client), HF_OK);
 }
 
-CASE(new_keys) {
-    struct talk talk;
-    start(&talk, false);
+CASE_IN(new_keys, struct talk, talk, start, stop, false) {
     for (int i = 0; i < 30; i++) {
-        assert_works(&talk);
-        front_update_keys(talk.front);
+        assert_works(talk);
+        front_update_keys(talk->front);
     }
-    assert_works(&talk);
-    assert_int_equal(scene_stats(talk.client).reconnects, 0);
-    stop(&talk);
+    assert_works(talk);
+    assert_int_equal(scene_stats(talk->client).reconnects, 0);
 }
 
-CASE(new_keys_while_idle) {
-    struct talk talk;
-    start(&talk, false);
+CASE_IN(new_keys_while_idle, struct talk, talk, start, stop, false) {
     for (int i = 0; i < 3; i++) {
-        assert_works(&talk);
-        front_update_keys(talk.front);
-        front_send_tickets(talk.front);
+        assert_works(talk);
+        front_update_keys(talk->front);
+        front_send_tickets(talk->front);
         scene_stay_idle(IDLE_MS);
     }
-    assert_works(&talk);
-    assert_int_equal(scene_stats(talk.client).reconnects, 0);
-    stop(&talk);
+    assert_works(talk);
+    assert_int_equal(scene_stats(talk->client).reconnects, 0);
 }
 
 struct worker {
@@ -105,14 +96,13 @@ static void *work(void *arg) {
 
 /* Readers and writers at the same time, while every key changes. */
 CASE(new_keys_under_load) {
+    OWN(stop) struct talk talk;
     enum { WORKERS = 8, KEYS = 200 };
-    struct talk talk;
     struct worker workers[WORKERS];
     atomic_bool stopping = false;
     start(&talk, false);
     for (int i = 0; i < WORKERS; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "load-%d", i);
+        own_text *name = text_of("load-%d", i);
         workers[i] = (struct worker){.lock = scene_lock(talk.client, name), .stop = &stopping};
         pthread_create(&workers[i].thread, NULL, work, &workers[i]);
     }
@@ -127,79 +117,62 @@ CASE(new_keys_under_load) {
     /* One that has rested, with something to read and a driver that has not left yet, is given up:
      * on a busy machine that happens now and then, and not with every key. */
     assert_true(scene_stats(talk.client).reconnects < KEYS / 10);
-    stop(&talk);
 }
 
 /* Refused: the other side may end the connection for that, and we make another. */
-CASE(another_handshake) {
-    struct talk talk;
-    start(&talk, true);
+CASE_IN(another_handshake, struct talk, talk, start, stop, true) {
     for (int i = 0; i < 3; i++) {
-        assert_works(&talk);
-        front_renegotiate(talk.front);
-        assert_works(&talk);
-        front_renegotiate(talk.front);
+        assert_works(talk);
+        front_renegotiate(talk->front);
+        assert_works(talk);
+        front_renegotiate(talk->front);
         scene_stay_idle(IDLE_MS);
     }
-    assert_works(&talk);
-    stop(&talk);
+    assert_works(talk);
 }
 
 /* What came while nothing was asked is not the answer to the next command. */
-CASE(unasked_data_while_idle) {
-    struct talk talk;
-    start(&talk, false);
-    assert_works(&talk);
-    size_t before = front_connections(talk.front);
-    front_say(talk.front, "*3\r\n:1\r\n:1\r\n:1\r\n");
+CASE_IN(unasked_data_while_idle, struct talk, talk, start, stop, false) {
+    assert_works(talk);
+    size_t before = front_connections(talk->front);
+    front_say(talk->front, "*3\r\n:1\r\n:1\r\n:1\r\n");
     scene_stay_idle(IDLE_MS);
-    assert_works(&talk);
-    assert_int_equal(front_connections(talk.front), before + 2); /* both that were there */
-    stop(&talk);
+    assert_works(talk);
+    assert_int_equal(front_connections(talk->front), before + 2); /* both that were there */
 }
 
 /* A goodbye without an end: the connection is not used any more, not even for one command. */
-CASE(goodbye_while_idle) {
-    struct talk talk;
-    start(&talk, false);
-    assert_works(&talk);
-    size_t before = front_connections(talk.front);
-    front_say_goodbye(talk.front);
+CASE_IN(goodbye_while_idle, struct talk, talk, start, stop, false) {
+    assert_works(talk);
+    size_t before = front_connections(talk->front);
+    front_say_goodbye(talk->front);
     scene_stay_idle(IDLE_MS);
-    assert_works(&talk);
-    assert_int_equal(front_connections(talk.front), before + 2);
-    assert_int_equal(scene_stats(talk.client).in_doubt, 0);
-    stop(&talk);
+    assert_works(talk);
+    assert_int_equal(front_connections(talk->front), before + 2);
+    assert_int_equal(scene_stats(talk->client).in_doubt, 0);
 }
 
 /* Talk does not hide the end behind it: what must not be sent twice is not sent into a dead
  * connection. */
-CASE(end_behind_talk) {
-    struct talk talk;
-    hf_sem *semaphore = NULL;
-    start(&talk, false);
-    assert_int_equal(hf_sem_new_bytes(talk.client, "cut", 3, &semaphore), HF_OK);
+CASE_IN(end_behind_talk, struct talk, talk, start, stop, false) {
+    own_sem *semaphore = NULL;
+    assert_int_equal(hf_sem_new_bytes(talk->client, "cut", 3, &semaphore), HF_OK);
     for (int i = 0; i < 3; i++) {
-        assert_works(&talk);
-        front_cut(talk.front);
+        assert_works(talk);
+        front_cut(talk->front);
         assert_int_equal(hf_sem_release(semaphore, 1), HF_OK);
     }
-    assert_int_equal(scene_stats(talk.client).in_doubt, 0);
-    hf_sem_free(semaphore);
-    stop(&talk);
+    assert_int_equal(scene_stats(talk->client).in_doubt, 0);
 }
 
 /* Every request for new keys is answered. A server that asks and asks and reads no answer does not
  * get our memory. */
-CASE(endless_new_keys) {
-    struct talk talk;
-    start(&talk, false);
-    assert_int_equal(scene_ping_async(talk.client), HF_OK); /* the keeper's connection only */
-    size_t before = front_connections(talk.front);
-    front_flood(talk.front);
-    assert_int_equal(scene_ping_async(talk.client), HF_OK);
-    assert_int_equal(front_connections(talk.front), before + 1);
-    stop(&talk);
+CASE_IN(endless_new_keys, struct talk, talk, start, stop, false) {
+    assert_int_equal(scene_ping_async(talk->client), HF_OK); /* the keeper's connection only */
+    size_t before = front_connections(talk->front);
+    front_flood(talk->front);
+    assert_int_equal(scene_ping_async(talk->client), HF_OK);
+    assert_int_equal(front_connections(talk->front), before + 1);
 }
 
 RUN_CASES(begin, end)

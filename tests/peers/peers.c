@@ -8,11 +8,7 @@
 #include "scenes.h"
 #include "support/case.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 struct peers_suite suite;
 
@@ -89,7 +85,8 @@ int peers_begin_case(void **state) {
     return 0;
 }
 
-/* It also runs after a failure: whether the actor still serves is asked, by a command that an idle one answers at once. */
+/* It also runs after a failure: whether the actor still serves is asked, by a command that an idle
+ * one answers at once. */
 int peers_end_case(void **state) {
     (void)state;
     int id = remote_send(suite.actor, "ping");

@@ -5,25 +5,19 @@
  *         return peers_run("go", peers, 1);
  *     }
  *
- * The libraries of one language are in one program, its actor, which is driven by lines (support/remote.h; README.md lists
- * the commands). All have one server. */
+ * The libraries of one language are in one program, its actor, which is driven by lines
+ * (support/remote.h; README.md lists the commands). All have one server. */
 #ifndef HF_TEST_PEERS_PEERS_H
 #define HF_TEST_PEERS_PEERS_H
 
 #include "support/assert_hf.h"
+#include "support/case.h"
 #include "support/new_lock.h"
 #include "support/remote.h"
 #include "support/server.h"
 #include "support/wait.h"
 
 #include <holdfast/holdfast.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 enum peer_trait {
     PEER_WAITS = 1,        /* a wait of its ends when we release, by its polls */
@@ -51,7 +45,8 @@ struct peers_suite {
 };
 extern struct peers_suite suite;
 
-/* A hold that no row wants to end by itself, and one that is to: longer than a pause of a busy machine, and whole seconds. */
+/* A hold that no row wants to end by itself, and one that is to: longer than a pause of a busy
+ * machine, and whole seconds. */
 #define LONG_MS 60000
 #define SHORT_MS 2000
 

@@ -5,8 +5,6 @@
 
 #include "support/case.h"
 
-#include <stdio.h>
-
 static const struct peer peers[] = {
     {"shedlock", "ShedLock",
      "job-lock:test:", PEER_WAITS | PEER_EXTENDS | PEER_TELLS | PEER_CARELESS},
@@ -16,8 +14,8 @@ static const struct peer peers[] = {
 };
 static const struct peer *const pubsub = &peers[3];
 
-/* With PUB_SUB_LOCK its waiters sleep until its own release publishes. Ours does not: they wake when their wait ends, or when
- * somebody else publishes. */
+/* With PUB_SUB_LOCK its waiters sleep until its own release publishes. Ours does not: they wake
+ * when their wait ends, or when somebody else publishes. */
 CASE_AROUND(a_waiter_of_spring_with_pubsub_is_not_woken, peers_begin_case, peers_end_case) {
     struct pair pair;
     char attempt[128];

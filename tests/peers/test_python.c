@@ -5,9 +5,6 @@
 
 #include "support/case.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static const struct peer peers[] = {
     {"redis-py", "redis-py", "", PEER_WAITS | PEER_EXTENDS | PEER_TELLS | PEER_SEES_OTHERS},
     {"pottery", "pottery", "redlock:", PEER_WAITS | PEER_EXTENDS | PEER_TELLS | PEER_SEES_OWN},
@@ -51,8 +48,8 @@ static bool it_sleeps_in_blpop(void) {
     return found;
 }
 
-/* Its waiters sleep until its own release pushes to a list. Ours does not: they try again after their own lease, or when
- * somebody else pushes. */
+/* Its waiters sleep until its own release pushes to a list. Ours does not: they try again after
+ * their own lease, or when somebody else pushes. */
 CASE_AROUND(a_waiter_of_python_redis_lock_is_not_woken, peers_begin_case, peers_end_case) {
     struct pair pair;
     pair_begin(&pair, python_redis_lock);

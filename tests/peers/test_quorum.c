@@ -1,15 +1,13 @@
 /*
- * On a quorum of five servers, beside the libraries that take the same string at each of them: both directions, contests,
- * kills of either side, and servers that restart, with their data and without.
+ * On a quorum of five servers, beside the libraries that take the same string at each of them: both
+ * directions, contests, kills of either side, and servers that restart, with their data and
+ * without.
  */
 #include "peers.h"
 
 #include "support/case.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { SERVERS = 5, MAJORITY = 3 };
 
@@ -167,19 +165,19 @@ CASE(S72_each_waits_for_the_other) {
 /* Steps in a book that only an exclusive owner may take: what was read is what is written over. */
 static void play_contest(struct both *both) {
     int rounds = getenv("HF_SOAK") != NULL ? 300 : 6;
+    const int64_t limit_ms = rounds * REMOTE_LIMIT_MS; /* the peer takes it again at once */
     struct server *book = server_start(&(struct server_options){.tcp = true});
     open_at_peer(both, "h", LONG_MS);
     int work = remote_send(actors[both->peer], "work h %d %d", rounds, server_port(book));
     for (int i = 0; i < rounds; i++) {
-        assert_hf(HF_OK, hf_lock_acquire_for(both->lock, REMOTE_LIMIT_MS));
+        assert_hf(HF_OK, hf_lock_acquire_for(both->lock, limit_ms));
         long long page = key_exists(book, "book") ? cmd_int(book, "GET book") : 0;
         linger(2);
         cmd_ok(book, "SET book %lld", page + 1);
         assert_hf(HF_OK, hf_lock_release(both->lock));
         linger(50); /* who polls comes in between, too */
     }
-    const char *answer =
-        remote_answer_within(actors[both->peer], work, (int64_t)rounds * REMOTE_LIMIT_MS);
+    const char *answer = remote_answer_within(actors[both->peer], work, limit_ms);
     assert_answer("ok", answer, __FILE__, __LINE__);
     assert_int_equal(cmd_int(book, "GET book"), 2 * rounds);
     server_free(book);

@@ -7,10 +7,6 @@
 
 #include "support/case.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static const struct {
     const char *peer, *language;
 } workers[] = {

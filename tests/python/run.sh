@@ -67,7 +67,7 @@ if [ "$1" = others ]; then
         echo "with $line"
         venv "${line%% *}" "${line#* }"
         pytest "${line%% *}" "$here"/test_{kinds,asyncio,loss,signals,processes}.py \
-            -k 'plain or gil or end_of or lost or loss or reentrant or forgotten or collected or own_client or gevent'
+            -k 'plain or interpreters or end_of or lost or loss or reentrant or forgotten or collected or own_client or gevent'
     done
     exit
 fi

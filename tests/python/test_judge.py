@@ -27,6 +27,21 @@ NO_EXPIRY = {
     for file in ("test_lock.py", "test_asyncio/test_lock.py")
     for name in ("test_lock", "test_lock_token", "test_lock_token_thread_local_false")
 }
+# They want a lease to be no shorter than so many seconds less than it was granted for. A hundredth of it is given
+# away already, see holdfast.redis; a machine that stands still for the rest fails them, with redis-py's own lock, too.
+# So they may fail, if that is how long they took: a failure that came sooner is a bug.
+LEASES = {
+    f"{file}::TestLock::{name}": seconds
+    for file in ("test_lock.py", "test_asyncio/test_lock.py")
+    for name, seconds in {
+        "test_timeout": 1.4,  # TTL, which rounds, more than 8 of 9.9 seconds
+        "test_extend_lock": 1.9,  # more than 8 of 9.9
+        "test_extend_lock_replace_ttl": 1.9,
+        "test_reacquire_lock": 1.9,
+        "test_extend_lock_float": 0.395,  # more than 10 of 10.395
+        "test_context_manager_not_raise_on_release_lock_error": 0.099,  # released within the lease
+    }.items()
+}
 PLUGIN = """
     import os
     import holdfast.redis
@@ -38,6 +53,11 @@ PLUGIN = """
     class AsyncLock(holdfast.redis.AsyncLock):
         def __init__(self, *args, **options):
             super().__init__(*args, no_expiry=bool(os.environ["JUDGE_NO_EXPIRY"]), **options)
+
+    def pytest_runtest_logreport(report):
+        if report.failed:
+            with open(os.environ["JUDGE_TOOK"], "a") as file:
+                print(report.nodeid.partition("[")[0].removeprefix("tests/"), report.duration, file=file)
 
     def pytest_collection_modifyitems(items):
         for item in items:
@@ -68,7 +88,7 @@ def sources(tmp_path_factory):
 @pytest.mark.parametrize("no_expiry", [False, True], ids=["watchdog", "no_expiry"])
 @pytest.mark.timeout(240)
 def test_redis_pys_own_tests(server, sources, tmp_path, no_expiry):
-    """Of 32 and 30: all but those of CLOCK, and with the watchdog those of NO_EXPIRY."""
+    """Of 32 and 30: all but those of CLOCK, with the watchdog NO_EXPIRY, and those of LEASES that took too long."""
     if version("redis") != SOURCE:
         pytest.skip(f"redis-py {SOURCE} is not installed")
     (tmp_path / "holdfast_plugin.py").write_text(textwrap.dedent(PLUGIN))
@@ -76,10 +96,16 @@ def test_redis_pys_own_tests(server, sources, tmp_path, no_expiry):
     port = server.listen()  # Over a Unix socket redis-py's fixtures wait for other servers.
     command += [f"--redis-url=redis://127.0.0.1:{port}/9", "tests/test_lock.py", "tests/test_asyncio/test_lock.py"]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    environment["JUDGE_TOOK"] = str(tmp_path / "took")
     environment["JUDGE_NO_EXPIRY"] = "yes" if no_expiry else ""
     done = subprocess.run(command, cwd=sources, env=environment, capture_output=True, text=True)
     outcomes = re.findall(r"^(PASSED|FAILED|ERROR) tests/([^\s\[]+)", done.stdout, re.MULTILINE)
     names = {name for _, name in outcomes}
     assert len([n for n in names if n.startswith("test_lock")]) == 32, done.stdout + done.stderr
     assert len([n for n in names if n.startswith("test_asyncio")]) == 30
-    assert {name for outcome, name in outcomes if outcome != "PASSED"} == (CLOCK if no_expiry else CLOCK | NO_EXPIRY)
+    failed = {name for outcome, name in outcomes if outcome != "PASSED"}
+    lines = [line.split() for line in (tmp_path / "took").read_text().splitlines()]
+    late = {name for name, seconds in lines if float(seconds) >= LEASES.get(name, float("inf"))}
+    if late:
+        print("this machine stood still in", late)
+    assert failed - late == (CLOCK if no_expiry else CLOCK | NO_EXPIRY), done.stdout

@@ -81,6 +81,16 @@ def test_exception_of_the_body_is_more_important(server, caplog):
         assert "'x' was not held to the end" in caplog.text
 
 
+def test_log_records_say_what_they_are_about(server, caplog):
+    with holdfast.Client(server.url) as client, caplog.at_level(logging.WARNING, "holdfast"):
+        lock = client.lock("x", on_lost=lambda event: None)
+        lock.acquire()
+        server.redis.delete("x")
+        wait_until(lambda: [r for r in caplog.records if getattr(r, "code", None)], "the loss is logged")
+    record = next(r for r in caplog.records if getattr(r, "code", None))
+    assert (record.code, record.lock, record.server) == ("ELOST", "x", None)
+
+
 def test_quiet_release(server, caplog):
     with holdfast.Client(server.url) as client, caplog.at_level(logging.WARNING, "holdfast"):
         with client.lock("x", raise_on_release_error=False):

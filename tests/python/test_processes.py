@@ -18,7 +18,7 @@ import holdfast
 from conftest import HANG_S, SOAK, wait_until
 
 
-def run(directory, program, *args, **environment):
+def run(directory, program, *args, quiet=True, **environment):
     """Runs it as a file, and returns what it printed; it must end well, and silently."""
     path = directory / "program.py"
     path.write_text(textwrap.dedent(program))
@@ -30,6 +30,8 @@ def run(directory, program, *args, **environment):
         env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)} | environment,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+    if not quiet:
+        return done.stdout
     noise = [line for line in done.stderr.splitlines() if "multi-threaded" not in line and "os.fork" not in line]
     assert "Exception" not in done.stderr, done.stderr
     assert "Fatal" not in done.stderr, noise
@@ -361,6 +363,105 @@ def test_gevent(server, tmp_path):
     assert out == "well\n"
 
 
+@needs["gevent"]
+@pytest.mark.parametrize("patch", ["all", "select"])
+def test_gevent_hubs(server, tmp_path, patch):
+    """Several threads have one each; close() ends the waits; one is idle when nobody waits; and after a fork."""
+    out = run(tmp_path, """
+        from gevent import monkey
+        import sys
+        getattr(monkey, "patch_" + sys.argv[2])()
+        import os
+        import gevent, gevent.threadpool
+        import holdfast
+        client = holdfast.Client(sys.argv[1], watchdog=1000)
+        held = client.lock("x", thread_local=False)
+        held.acquire()
+        if sys.argv[2] == "select": gevent.wait()  # Nothing of ours keeps a hub running.
+        threads = gevent.threadpool.ThreadPool(3)
+        def pairs(name):
+            greenlets = [gevent.spawn(one, name) for _ in range(3)]
+            return len(gevent.joinall(greenlets, raise_error=True))
+        def one(name):
+            for _ in range(20):
+                with client.lock(name): pass
+        jobs = [threads.spawn(pairs, f"n{n % 2}") for n in range(3)] + [gevent.spawn(pairs, "n0")]
+        assert [j.get() for j in jobs] == [3] * 4
+        def wait():
+            with client.lock("x"): pass
+        waiters = [gevent.spawn(wait) for _ in range(3)] + [threads.spawn(wait)]
+        while client.stats()["waits"] < 4: gevent.sleep(0.001)
+        for _ in range(3):
+            pid = gevent.os.fork() if sys.argv[2] == "select" else os.fork()
+            if pid == 0:
+                with client.lock("child"): pass
+                os._exit(1 if client.lock("x").acquire(blocking_timeout=0.01) else 0)
+            assert os.waitpid(pid, 0)[1] == 0
+        held.release()
+        for waiter in waiters: waiter.get()
+        held.acquire()
+        waiters = [gevent.spawn(wait) for _ in range(3)] + [threads.spawn(wait)]
+        while client.stats()["waits"] < 4: gevent.sleep(0.001)
+        client.close()
+        for waiter in waiters:
+            try:
+                waiter.get()
+                sys.exit("not closed")
+            except holdfast.ClosedError:
+                pass
+        threads.kill()
+        print("well", flush=True)
+        os._exit(0)
+    """, server.url, patch)
+    assert "well\n" in out
+
+
+@needs["gevent"]
+def test_gevent_signal_in_the_hub(server, tmp_path):
+    """One that raises while completions are told: no waiter is forgotten."""
+    out = run(tmp_path, """
+        from gevent import monkey
+        monkey.patch_all()
+        import random, signal, sys
+        import gevent
+        import holdfast
+        client = holdfast.Client(sys.argv[1], watchdog=1000)
+        random.seed(1)
+        def pairs(name):
+            while True:
+                with client.lock(name): done[0] += 1
+        def stop(*_): raise KeyboardInterrupt
+        def finish(greenlet):
+            while True:
+                try:
+                    return greenlet.join()
+                except KeyboardInterrupt:
+                    pass
+        signal.signal(signal.SIGALRM, stop)
+        done = [0]
+        workers = [gevent.spawn(pairs, f"n{n % 4}") for n in range(12)]
+        hits = 0
+        while hits < int(sys.argv[2]):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, random.random() * 0.003 + 1e-6)
+                while True: gevent.sleep(0.01)
+            except KeyboardInterrupt:
+                hits += 1
+        # It may have ended a greenlet. The others still get their locks.
+        before = done[0]
+        for w in [w for w in workers if w.dead]: workers.remove(w)
+        workers += [gevent.spawn(pairs, f"n{n % 4}") for n in range(4)]
+        while done[0] < before + 50: gevent.sleep(0.01)
+        gevent.killall(workers)
+        while client.stats()["waits"] or client.stats()["holds"]: gevent.sleep(0.001)
+        for n in range(4):
+            while client.lock(f"n{n}").locked(): gevent.sleep(0.001)
+        client.close()
+        print("well")
+    """, server.url, "5000" if SOAK else "50", quiet=False)
+    assert out == "well\n"
+
+
 # ---- The end of a process ----
 
 ENDS = {
@@ -409,33 +510,56 @@ def test_end_of_a_process(server, tmp_path, end):
 # ---- Interpreters ----
 
 
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="a GIL of its own needs Python 3.12")
-def test_interpreter_with_a_gil_of_its_own_is_refused(tmp_path):
-    out = run(
-        tmp_path,
-        """
-        import sys
+INTERPRETERS = """
+    import pathlib, sys, threading
+    try:
+        import _interpreters as interpreters
+    except ImportError:
+        import _xxsubinterpreters as interpreters
+    own, code = sys.argv[1] == "own", pathlib.Path(sys.argv[2]).read_text()
+    def create():
+        if sys.version_info >= (3, 13):
+            return interpreters.create("isolated" if own else "legacy")
+        return interpreters.create(isolated=own)
+    def work():
+        made = create()
         try:
-            import _interpreters as interpreters
-        except ImportError:
-            import _xxsubinterpreters as interpreters
-        made = interpreters.create()
-        code = f"import sys; sys.path[:] = {sys.path!r}\\nimport holdfast"
-        try:
-            error = interpreters.run_string(made, code)
-        except Exception as raised:
-            error = raised
-        print("does not support loading in subinterpreters" in str(error))
-    """,
-    )
-    assert out == "True\n"
+            if (error := interpreters.run_string(made, code)) is not None: print(error)
+        except Exception as error:
+            print(error)
+        if sys.argv[3] == "here":
+            interpreters.destroy(made)
+        else:
+            ids.append(made)
+    ids = []
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for t in threads: t.start()
+    for t in threads: t.join()
+    for i in ids: interpreters.destroy(i)
+    print("ended")
+"""
 
 
-@pytest.mark.skipif(sys.version_info < (3, 13), reason="before Python 3.13 they do not end well, also without holdfast")
-def test_interpreters_that_share_a_gil(server, tmp_path):
-    """An exact counter of three of them, as under mod_wsgi."""
+@pytest.mark.skipif(sys.version_info[:2] != (3, 12), reason="Python 3.12 has a GIL for each that does not end well")
+def test_interpreters_with_a_gil_of_their_own_are_refused(tmp_path):
+    """Their end hangs there, also without holdfast: threading waits for a lock that nobody has any more."""
+    (tmp_path / "inside").write_text(f"import sys; sys.path[:] = {sys.path!r}\nimport holdfast")
+    out = run(tmp_path, INTERPRETERS, "own", str(tmp_path / "inside"), "here")
+    assert out.count("an interpreter with a GIL of its own needs Python 3.13") == 3
+    assert out.endswith("ended\n")
+
+
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+@pytest.mark.parametrize("gil", ["shared", "own"])
+def test_interpreters(server, tmp_path, gil, where):
+    """An exact counter of three of them, as under mod_wsgi. They hear of losses, and from 3.13 end with an open client;
+    in the thread that ran them, or in another one."""
+    if gil == "own" and sys.version_info < (3, 13):
+        pytest.skip("a GIL of its own needs Python 3.13")
+    if where == "elsewhere" and sys.version_info < (3, 13):
+        pytest.skip("until Python 3.12 another thread cannot end an interpreter that has had one, with any package")
     inside = """
-        import pathlib, sys
+        import pathlib, sys, time
         sys.path[:] = {path!r}
         import holdfast
         counter = pathlib.Path({counter!r})
@@ -443,23 +567,20 @@ def test_interpreters_that_share_a_gil(server, tmp_path):
             for _ in range(20):
                 with client.lock("x"):
                     counter.write_text(str(int(counter.read_text()) + 1))
+        client, events = holdfast.Client({url!r}), []
+        with client.lock("y"):
+            lost = client.lock("lost", on_lost=events.append)
+            lost.acquire()
+            assert client.lock("lost").break_lock()
+            while not [e for e in events if e.kind == "lost"]: time.sleep(0.001)
+        if sys.version_info < (3, 13):
+            client.close()  # Or its thread keeps the interpreter from being ended.
     """
     counter = tmp_path / "counter"
     counter.write_text("0")
     (tmp_path / "inside").write_text(
         textwrap.dedent(inside).format(path=sys.path, counter=str(counter), url=server.url)
     )
-    run(
-        tmp_path,
-        """
-        import pathlib, sys, threading
-        import _interpreters as interpreters
-        code = pathlib.Path(sys.argv[1]).read_text()
-        ids = [interpreters.create("legacy") for _ in range(3)]
-        threads = [threading.Thread(target=interpreters.run_string, args=(i, code)) for i in ids]
-        for t in threads: t.start()
-        for t in threads: t.join()
-    """,
-        str(tmp_path / "inside"),
-    )
+    out = run(tmp_path, INTERPRETERS, gil, str(tmp_path / "inside"), where)
+    assert out == "ended\n"
     assert counter.read_text() == "60"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib.util
 import os
 import random
 import signal
@@ -114,8 +115,8 @@ SCENES = 12
 
 
 def interrupt(scene, times, after, gets_through):
-    """Runs a scene until so many signals have raised in it, each at a random moment. On a slow machine they come later: some
-    must let it acquire."""
+    """Runs a scene until so many signals have raised in it, each at a random moment. On a slow machine they come later:
+    some must let it acquire."""
     hits, reach = 0, 0.0004
     while hits < times or not gets_through():
         try:
@@ -168,14 +169,33 @@ def left(client, server):
 
 
 WAITS = ["plain", "fair", "spin", "fenced", "string", "cohort", "read", "write", "group", "all_of"]
-WAITS += ["semaphore", "permits", "latch", "with", "asyncio"]
+WAITS += ["semaphore", "permits", "latch", "listen", "lost", "with", "asyncio"]
+# gevent with everything patched, or `select` alone; the call in the main greenlet, or in one that the main one joins.
+PATCHES = ["all", "select", "all other", "select other"]
+GEVENT = [(kind, patch) for patch in PATCHES for kind in WAITS if kind != "asyncio"]
 
 
 @pytest.mark.parametrize("kind", WAITS)
 def test_ctrl_c_ends_a_wait(server, kind):
+    interrupt_a_wait(server, kind, "")
+
+
+@pytest.mark.skipif(importlib.util.find_spec("gevent") is None, reason="gevent is not installed")
+@pytest.mark.parametrize(("kind", "patch"), GEVENT if SOAK else GEVENT[::5])
+def test_ctrl_c_ends_a_greenlets_wait(server, kind, patch):
+    interrupt_a_wait(server, kind, patch)
+
+
+def interrupt_a_wait(server, kind, patch):
     """In a process of its own, whose main thread waits."""
     program = """
-        import os, signal, sys, threading, time
+        import sys
+        patch, _, other = sys.argv[3].partition(" ")
+        if patch:
+            import gevent
+            from gevent import monkey
+            getattr(monkey, "patch_" + patch)()
+        import os, signal, threading, time
         import holdfast
         signal.signal(signal.SIGINT, signal.default_int_handler)  # A shell's background jobs ignore it.
         client = holdfast.Client(sys.argv[1], watchdog=1000)  # What is left behind stays.
@@ -185,6 +205,15 @@ def test_ctrl_c_ends_a_wait(server, kind):
         elif kind == "semaphore": call = client.semaphore("s").acquire
         elif kind == "permits": call = client.permits("p").acquire
         elif kind == "latch": call = client.latch("l").wait
+        elif kind == "listen":
+            listener = client.listen("y")
+            def call():
+                while True:
+                    listener.get()  # That it listens may be told first.
+        elif kind == "lost":
+            mine = client.lock("z")
+            mine.acquire()
+            call = mine.lost.wait
         elif kind in ("read", "write"): call = getattr(client.rwlock("x"), kind)().acquire
         elif kind == "asyncio":
             import asyncio, holdfast.asyncio
@@ -194,18 +223,35 @@ def test_ctrl_c_ends_a_wait(server, kind):
         elif kind == "with": call = client.lock("x").__enter__
         else: call = client.lock("x", kind=kind).acquire
         signal.signal(signal.SIGUSR1, lambda *_: os.write(1, b"handled\\n"))
+        sleep = gevent.sleep if patch else time.sleep
+        main = threading.main_thread().ident
+        def inside():
+            if kind not in ("listen", "lost"):
+                return client.stats()["waits"] > 0
+            frame = None if patch else sys._current_frames()[main]
+            while frame and "holdfast" not in frame.f_code.co_filename.split("/"):
+                frame = frame.f_back
+            return patch or frame is not None
         def tell():
-            while not client.stats()["waits"]:
-                time.sleep(0.001)
+            while not inside():
+                sleep(0.001)
             os.write(1, b"waits\\n")
-        threading.Thread(target=tell).start()
+        gevent.spawn(tell) if patch else threading.Thread(target=tell).start()
         try:
-            call()
+            if other:
+                greenlet = gevent.spawn(call)
+                greenlet.join()
+            else:
+                call()
             os.write(1, b"got it\\n")
         except KeyboardInterrupt:
             os.write(1, b"interrupted\\n")
+            if other:
+                greenlet.kill()
+            if kind == "lost":
+                mine.release()
             while kind != "asyncio" and ((stats := client.stats())["waits"] or stats["holds"]):
-                time.sleep(0.001)  # What it had of all_of() goes back.
+                sleep(0.001)  # What it had of all_of() goes back.
             sys.stdin.read()  # What goes back in the background may need this process.
     """
     holder = holdfast.Client(server.url)
@@ -218,12 +264,13 @@ def test_ctrl_c_ends_a_wait(server, kind):
         getattr(holder, kind)(kind[0]).try_set(0)
     elif kind == "latch":
         holder.latch("l").try_set(1)
-    if kind not in ("semaphore", "permits", "latch"):
+    if kind not in ("semaphore", "permits", "latch", "listen", "lost"):
         lock.acquire()
     process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(program), server.url, kind],
+        [sys.executable, "-c", textwrap.dedent(program), server.url, kind, patch],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL if patch else None,  # gevent prints what ends a greenlet.
         text=True,
     )
     assert process.stdout.readline() == "waits\n"

@@ -17,9 +17,7 @@ int acks_stop(void **state) {
 }
 
 hf_client *acks_open(const char *options) {
-    hf_client *client;
-    assert_int_equal(hf_open(trio_url(acks_trio, options), NULL, &client), HF_OK);
-    return client;
+    return made(hf_open, trio_url(acks_trio, options), NULL);
 }
 
 hf_client *acks_begin(const char *options) {
@@ -30,9 +28,7 @@ hf_client *acks_begin(const char *options) {
 }
 
 hf_lock *acks_lock(hf_client *client, any_kind kind, const char *name) {
-    hf_lock *lock;
-    assert_int_equal(new_lock(client, kind, name, strlen(name), &lock), HF_OK);
-    return lock;
+    return made(new_lock, client, kind, name, strlen(name));
 }
 
 hf_stats acks_stats(hf_client *client) {

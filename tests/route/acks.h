@@ -10,15 +10,11 @@
 #include <holdfast/holdfast.h>
 
 #include "route/trio.h"
+#include "support/case.h"
 #include "support/new_lock.h"
 #include "support/wait.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #define ACKS_HANG_MS 60000
 /* Options of urls, beside `acks`. */

@@ -5,9 +5,7 @@
 #include "support/proxy.h"
 #include "support/wait.h"
 
-#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -72,15 +70,12 @@ static void answer(struct hostile_peer *peer, const char *command, size_t length
 }
 
 struct pretender *pretender_start(void) {
-    struct pretender *p = calloc(1, sizeof *p);
-    if (p == NULL)
-        support_die("out of memory");
+    struct pretender *p = zeroed(1, sizeof *p);
     pthread_mutex_init(&p->mtx, NULL);
     p->hostile = hostile_start(answer, p);
     p->proxy = proxy_start(hostile_socket(p->hostile));
-    char map[128];
-    snprintf(map, sizeof map, "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n",
-             pretender_port(p));
+    own_text *map =
+        text_of("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n", pretender_port(p));
     pretender_maps(p, map);
     return p;
 }
@@ -106,8 +101,7 @@ void pretender_says(struct pretender *p, int times, const char *bytes) {
 }
 
 void pretender_sends(struct pretender *p, int times, const char *word, int port) {
-    char text[64];
-    snprintf(text, sizeof text, "-%s 1 127.0.0.1:%d\r\n", word, port);
+    own_text *text = text_of("-%s 1 127.0.0.1:%d\r\n", word, port);
     pretender_says(p, times, text);
 }
 

@@ -1,9 +1,6 @@
 /* Two clients on a cluster; see ring.h. */
 #include "route/ring.h"
 
-#include <stdio.h>
-#include <string.h>
-
 /* A failover takes about 3 s. With less, servers that wait for a processor are replaced, too. */
 #define BRISK_MS 2000
 #define STEADY_MS 5000 /* as with an ordinary cluster */
@@ -23,10 +20,18 @@ int ring_start_with_replicas(void **state) {
     return 0;
 }
 
+int ring_start_by_hand(void **state) {
+    (void)state;
+    const struct shards_options options = {
+        .replicas = true, .by_hand = true, .node_timeout_ms = BRISK_MS};
+    shards = shards_start(&options);
+    return 0;
+}
+
 int ring_start_steady(void **state) {
     (void)state;
     const struct shards_options options = {
-        .replicas = true, .partial = true, .node_timeout_ms = STEADY_MS};
+        .replicas = true, .partial = true, .by_hand = true, .node_timeout_ms = STEADY_MS};
     shards = shards_start(&options);
     return 0;
 }

@@ -22,7 +22,8 @@ struct ring {
 /* For cmocka's group functions. */
 int ring_start(void **state);
 int ring_start_with_replicas(void **state);
-int ring_start_steady(void **state); /* the same, and none of them takes over by itself */
+int ring_start_by_hand(void **state); /* the same; no replica takes over by itself */
+int ring_start_steady(void **state);  /* the same, with an ordinary cluster's timeout */
 int ring_start_partial(
     void **state); /* with replicas, and without a failed shard the others go on */
 int ring_stop(void **state);

@@ -1,9 +1,6 @@
 /* A client on a primary that sentinels watch; see scene.h. */
 #include "route/scene.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static struct watched *watched;
 
 int scene_start(void **state) {
@@ -43,9 +40,7 @@ void scene_end(struct scene *scene) {
 }
 
 hf_lock *scene_lock(hf_client *client, any_kind kind, const char *name) {
-    hf_lock *lock;
-    assert_int_equal(new_lock(client, kind, name, strlen(name), &lock), HF_OK);
-    return lock;
+    return made(new_lock, client, kind, name, strlen(name));
 }
 
 hf_stats scene_stats(hf_client *client) {

@@ -19,13 +19,7 @@
 #include "support/wait.h"
 #include "support/watched.h"
 
-#include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-
-#include <cmocka.h>
 
 #define LONG_MS 300000 /* a lease whose next renewal is later than any test ends */
 

@@ -7,9 +7,7 @@
 #include "support/server.h"
 #include "support/wait.h"
 
-#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct scripted {
@@ -73,9 +71,7 @@ static void answer(struct hostile_peer *peer, const char *command, size_t length
 }
 
 struct scripted *scripted_start(void) {
-    struct scripted *s = calloc(1, sizeof *s);
-    if (s == NULL)
-        support_die("out of memory");
+    struct scripted *s = zeroed(1, sizeof *s);
     pthread_mutex_init(&s->mtx, NULL);
     s->hostile = hostile_start(answer, s);
     s->proxy = proxy_start(hostile_socket(s->hostile));

@@ -4,13 +4,7 @@
  */
 #include "route/acks.h"
 #include "route/scene.h"
-#include "support/case.h"
 #include "support/crowd.h"
-
-#include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- Who waits for what ---- */
 
@@ -37,12 +31,12 @@ CASE(off_sends_no_wait) {
 
 /* Each kind of lock; its release waits for nobody. */
 CASE(both_confirm_each_kind) {
-    hf_client *client = acks_begin("acks=2" PATIENT);
+    own_client *client = acks_begin("acks=2" PATIENT);
     for (size_t i = 0; i < SCENE_KINDS; i++) {
         char name[16];
         hf_result result = HF_RESULT_INIT;
         snprintf(name, sizeof name, "kind-%zu", i);
-        hf_lock *lock = acks_lock(client, scene_kinds[i], name);
+        own_lock *lock = acks_lock(client, scene_kinds[i], name);
         assert_int_equal(hf_lock_acquire_with(lock, NULL, &result), HF_OK);
         assert_int_equal(result.acked, 2);
         for (int r = 0; r < 2; r++)
@@ -51,41 +45,34 @@ CASE(both_confirm_each_kind) {
         long long waits = server_calls(trio_primary(acks_trio), "wait");
         assert_int_equal(hf_lock_release(lock), HF_OK);
         assert_int_equal(server_calls(trio_primary(acks_trio), "wait"), waits);
-        hf_lock_free(lock);
     }
     assert_int_equal(acks_stats(client).ack_failures, 0);
-    hf_close(client);
 }
 
 CASE(a_group_is_confirmed) {
-    hf_client *client = acks_begin("acks=2" PATIENT);
+    own_client *client = acks_begin("acks=2" PATIENT);
     const hf_bytes values[] = {{"a", 1}, {"b", 1}};
     hf_result result = HF_RESULT_INIT;
-    hf_lock *lock;
-    assert_int_equal(hf_lock_new_group(client, "group", 5, values, 2, &lock), HF_OK);
+    own_lock *lock = made(hf_lock_new_group, client, "group", 5, values, 2);
     assert_int_equal(hf_lock_acquire_with(lock, NULL, &result), HF_OK);
     assert_int_equal(result.acked, 2);
     assert_int_equal(hf_lock_extend(lock, 400000), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 CASE(one_of_two_is_enough_for_one) {
-    hf_client *client = acks_begin("acks=1" PATIENT);
-    hf_lock *lock = acks_lock(client, HF_PLAIN, "one");
+    own_client *client = acks_begin("acks=1" PATIENT);
+    own_lock *lock = acks_lock(client, HF_PLAIN, "one");
     hf_result result = HF_RESULT_INIT;
     trio_freeze(acks_trio, 1);
     assert_int_equal(hf_lock_acquire_with(lock, NULL, &result), HF_OK);
     assert_int_equal(result.acked, 1);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 CASE(report_changes_nothing) {
-    hf_client *client = acks_begin("acks=report" BRIEF);
-    hf_lock *lock = acks_lock(client, HF_PLAIN, "told");
+    own_client *client = acks_begin("acks=report" BRIEF);
+    own_lock *lock = acks_lock(client, HF_PLAIN, "told");
     hf_result result = HF_RESULT_INIT;
     trio_freeze(acks_trio, 2);
     assert_int_equal(hf_lock_acquire_with(lock, NULL, &result), HF_OK);
@@ -93,16 +80,14 @@ CASE(report_changes_nothing) {
     assert_int_equal(acks_stats(client).ack_failures, 1);
     assert_int_equal(hf_lock_extend(lock, 400000), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 /* ---- Too few ---- */
 
 /* One attempt. It fails, and leaves nothing. */
 CASE(U88_too_few_is_undone) {
-    hf_client *client = acks_begin("acks=2" HALF_IN_VAIN);
-    hf_lock *lock = acks_lock(client, HF_PLAIN, "few");
+    own_client *client = acks_begin("acks=2" HALF_IN_VAIN);
+    own_lock *lock = acks_lock(client, HF_PLAIN, "few");
     trio_freeze(acks_trio, 1);
     assert_int_equal(hf_lock_try(lock), HF_ENOREPLICA);
     assert_non_null(strstr(hf_last_error()->text, "1 of 2 replicas"));
@@ -110,16 +95,14 @@ CASE(U88_too_few_is_undone) {
     assert_int_equal(hf_lock_remaining_ms(lock), 0);
     assert_int_equal(hf_lock_release(lock), HF_ENOTOWNER);
     assert_int_equal(acks_stats(client).ack_failures, 1);
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 /* What was held before stays. */
 CASE(a_nested_one_is_undone_alone) {
     static const any_kind kinds[] = {HF_PLAIN, HF_FAIR, HF_READ, HF_WRITE, HF_STRING};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        hf_client *client = acks_begin("acks=2" BRIEF);
-        hf_lock *lock = acks_lock(client, kinds[i], "nested");
+        own_client *client = acks_begin("acks=2" BRIEF);
+        own_lock *lock = acks_lock(client, kinds[i], "nested");
         hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
         options.acks = HF_ACKS_OFF;
         int64_t count;
@@ -132,8 +115,6 @@ CASE(a_nested_one_is_undone_alone) {
         assert_int_equal(count, 1);
         assert_int_equal(hf_lock_release(lock), HF_OK);
         assert_false(key_exists(trio_primary(acks_trio), "nested"));
-        hf_lock_free(lock);
-        hf_close(client);
     }
 }
 
@@ -141,13 +122,13 @@ CASE(a_nested_one_is_undone_alone) {
 CASE(waits_until_there_are_enough) {
     static const any_kind kinds[] = {HF_PLAIN, HF_FAIR, HF_STRING};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        hf_client *client = acks_begin("acks=2" BRIEF);
-        hf_client *other = acks_open("acks=off" BRIEF);
-        hf_lock *lock = acks_lock(client, kinds[i], "again");
-        hf_lock *rival = acks_lock(other, kinds[i], "again");
+        own_client *client = acks_begin("acks=2" BRIEF);
+        own_client *other = acks_open("acks=off" BRIEF);
+        own_lock *lock = acks_lock(client, kinds[i], "again");
+        own_lock *rival = acks_lock(other, kinds[i], "again");
         hf_result result = HF_RESULT_INIT;
         trio_freeze(acks_trio, 1);
-        hf_op *op = acks_acquire_start(lock, HF_FOREVER);
+        own_op *op = acks_acquire_start(lock, HF_FOREVER);
         assert_true(acks_wait_failures(client, 3));
         assert_int_equal(hf_lock_acquire_for(rival, ACKS_HANG_MS), HF_OK);
         trio_heal(acks_trio);
@@ -155,30 +136,23 @@ CASE(waits_until_there_are_enough) {
         assert_int_equal(hf_op_wait(op, ACKS_HANG_MS, &result), HF_OK);
         assert_int_equal(result.acked, 2);
         assert_int_equal(hf_lock_release_as(lock, result.owner), HF_OK);
-        hf_op_free(op);
-        hf_lock_free(lock);
-        hf_lock_free(rival);
-        hf_close(other);
-        hf_close(client);
     }
 }
 
 CASE(a_wait_ends_without_them) {
-    hf_client *client = acks_begin("acks=2&connect_timeout_ms=4000" BRIEF);
-    hf_lock *lock = acks_lock(client, HF_PLAIN, "ends");
+    own_client *client = acks_begin("acks=2&connect_timeout_ms=4000" BRIEF);
+    own_lock *lock = acks_lock(client, HF_PLAIN, "ends");
     trio_freeze(acks_trio, 1);
     assert_int_equal(hf_lock_acquire_for(lock, 700), HF_ENOREPLICA);
     assert_int_equal(hf_lock_acquire(lock),
                      HF_ENOREPLICA); /* for ever is not for ever without them */
     assert_true(acks_wait_free("ends"));
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 /* The server refuses by itself when it has too few. */
 CASE(a_server_that_wants_replicas) {
-    hf_client *client = acks_begin("acks=1" PATIENT);
-    hf_lock *lock = acks_lock(client, HF_PLAIN, "wanted");
+    own_client *client = acks_begin("acks=1" PATIENT);
+    own_lock *lock = acks_lock(client, HF_PLAIN, "wanted");
     cmd_ok(trio_primary(acks_trio), "CONFIG SET min-replicas-to-write 3");
     assert_int_equal(hf_lock_try(lock), HF_EUNAVAILABLE);
     assert_non_null(strstr(hf_last_error()->text, "NOREPLICAS"));
@@ -186,15 +160,13 @@ CASE(a_server_that_wants_replicas) {
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     cmd_ok(trio_primary(acks_trio), "CONFIG SET min-replicas-to-write 0");
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 /* ---- Each call by itself; in the queue; things ---- */
 
 CASE(a_call_can_ask_for_more) {
-    hf_client *client = acks_begin("acks=1" PATIENT);
-    hf_lock *lock = acks_lock(client, HF_PLAIN, "call");
+    own_client *client = acks_begin("acks=1" PATIENT);
+    own_lock *lock = acks_lock(client, HF_PLAIN, "call");
     hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     hf_result result = HF_RESULT_INIT;
     options.acks = 2;
@@ -205,14 +177,12 @@ CASE(a_call_can_ask_for_more) {
     options.acks = HF_ACKS_ALL; /* nobody knows how many there are */
     assert_int_equal(hf_lock_acquire_with(lock, &options, &result), HF_EINVAL);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 /* A grant by message is confirmed before it is one. */
 CASE(a_fair_grant_is_confirmed) {
-    hf_client *client = acks_begin("acks=2" PATIENT);
-    hf_client *other = acks_open("acks=2" PATIENT);
+    own_client *client = acks_begin("acks=2" PATIENT);
+    own_client *other = acks_open("acks=2" PATIENT);
     hf_lock *first = acks_lock(client, HF_FAIR, "fair"),
             *second = acks_lock(other, HF_FAIR, "fair");
     hf_result result = HF_RESULT_INIT;
@@ -227,16 +197,14 @@ CASE(a_fair_grant_is_confirmed) {
     hf_op_free(op);
     hf_lock_free(first);
     hf_lock_free(second);
-    hf_close(other);
-    hf_close(client);
 }
 
 /* Of a number nothing can be undone: it is only told. */
 CASE(a_semaphore_only_reports) {
-    hf_client *client = acks_begin("acks=2" HALF_IN_VAIN);
+    own_client *client = acks_begin("acks=2" HALF_IN_VAIN);
     hf_result result = HF_RESULT_INIT;
-    hf_sem *sem;
-    hf_op *op;
+    own_sem *sem;
+    own_op *op;
     assert_int_equal(hf_sem_new(client, "sem", &sem), HF_OK);
     assert_int_equal(hf_sem_try_set(sem, 3, 0, NULL), HF_OK);
     trio_freeze(acks_trio, 1);
@@ -244,9 +212,6 @@ CASE(a_semaphore_only_reports) {
     assert_int_equal(hf_op_wait(op, ACKS_HANG_MS, &result), HF_OK);
     assert_int_equal(result.acked, 1);
     assert_int_equal(hf_sem_release(sem, 1), HF_OK);
-    hf_op_free(op);
-    hf_sem_free(sem);
-    hf_close(client);
 }
 
 /* ---- Together ---- */
@@ -254,12 +219,11 @@ CASE(a_semaphore_only_reports) {
 /* One is out; the others wait for it, and go together with one behind them all. */
 CASE(later_callers_share_one_lookup) {
     enum { MANY = 63 };
-    hf_client *client = acks_begin("acks=2" PATIENT);
+    own_client *client = acks_begin("acks=2" PATIENT);
     hf_lock *locks[MANY + 1];
     hf_op *ops[MANY + 1];
     for (int i = 0; i <= MANY; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "shared-%d", i);
+        own_text *name = text_of("shared-%d", i);
         locks[i] = acks_lock(client, HF_PLAIN, name);
     }
     long long before = server_calls(trio_primary(acks_trio), "wait");
@@ -283,7 +247,6 @@ CASE(later_callers_share_one_lookup) {
         hf_op_free(ops[i]);
         hf_lock_free(locks[i]);
     }
-    hf_close(client);
 }
 
 enum { THREADS = 64, ROUNDS = 20 };
@@ -297,12 +260,11 @@ static void *lock_and_release(void *arg) {
 }
 
 CASE(threads_share_them) {
-    hf_client *client = acks_begin("acks=1" PATIENT);
+    own_client *client = acks_begin("acks=1" PATIENT);
     hf_lock *locks[THREADS];
     struct crowd crowd = {0};
     for (int i = 0; i < THREADS; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "thread-%d", i);
+        own_text *name = text_of("thread-%d", i);
         locks[i] = acks_lock(client, HF_PLAIN, name);
     }
     long long before = server_calls(trio_primary(acks_trio), "wait");
@@ -312,7 +274,6 @@ CASE(threads_share_them) {
     for (int i = 0; i < THREADS; i++)
         hf_lock_free(locks[i]);
     assert_true(server_calls(trio_primary(acks_trio), "wait") - before < THREADS * ROUNDS);
-    hf_close(client);
 }
 
 /* ---- What cannot be ---- */
@@ -331,29 +292,22 @@ CASE(senseless_options_are_refused) {
     refuse(trio_url(acks_trio, "acks=1&acks=2"), HF_EINVAL, "twice");
     refuse(trio_url(acks_trio, "ack_disk=1"), HF_EINVAL, "on or off");
     refuse("redis://a?acks=1 redis://b redis://c", HF_EINVAL, "acks cannot be used with a quorum");
-    hf_client *client;
-    hf_lock *lock;
     hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.acks = 1;
-    assert_int_equal(
-        hf_open("redis://127.0.0.1:1 redis://127.0.0.2:1 redis://127.0.0.3:1", NULL, &client),
-        HF_OK);
-    assert_int_equal(hf_lock_new(client, "x", &lock), HF_OK);
+    own_client *client =
+        made(hf_open, "redis://127.0.0.1:1 redis://127.0.0.2:1 redis://127.0.0.3:1", NULL);
+    own_lock *lock = made(hf_lock_new, client, "x");
     assert_int_equal(hf_lock_acquire_with(lock, &options, NULL), HF_ENOTSUP);
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 /* Confirmed on disk, where the server knows that; else said so, and undone. */
 CASE(on_disk_where_that_can_be_asked) {
-    hf_client *client = acks_begin("acks=1&ack_disk=on" PATIENT);
-    hf_lock *lock = acks_lock(client, HF_PLAIN, "disk");
+    own_client *client = acks_begin("acks=1&ack_disk=on" PATIENT);
+    own_lock *lock = acks_lock(client, HF_PLAIN, "disk");
     assert_int_equal(hf_lock_try(lock),
                      HF_ENOTSUP); /* without `appendonly` not even a new server can */
     assert_non_null(strstr(hf_last_error()->text, "ack_disk needs Redis 7.2"));
     assert_true(acks_wait_free("disk"));
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 static struct server *one_of_three(int i) {
@@ -376,10 +330,9 @@ static bool all_write_to_disk(void *arg) {
 }
 
 static bool knows_waitaof(void) {
-    redisReply *reply = cmd(trio_primary(acks_trio), "COMMAND INFO WAITAOF");
+    own_reply *reply = cmd(trio_primary(acks_trio), "COMMAND INFO WAITAOF");
     bool known = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements == 1 &&
                  reply->element[0]->type == REDIS_REPLY_ARRAY;
-    freeReplyObject(reply);
     return known;
 }
 
@@ -387,8 +340,8 @@ static bool knows_waitaof(void) {
 CASE(on_the_disks_of_all) {
     if (!knows_waitaof())
         skip();
-    hf_client *client = acks_begin("acks=2&ack_disk=on" PATIENT);
-    hf_lock *lock = acks_lock(client, HF_PLAIN, "disks");
+    own_client *client = acks_begin("acks=2&ack_disk=on" PATIENT);
+    own_lock *lock = acks_lock(client, HF_PLAIN, "disks");
     hf_result result = HF_RESULT_INIT;
     for (int i = 0; i < 3; i++) {
         cmd_ok(one_of_three(i), "CONFIG SET appendfsync always");
@@ -403,8 +356,6 @@ CASE(on_the_disks_of_all) {
     assert_int_equal(hf_lock_release(lock), HF_OK);
     for (int i = 0; i < 3; i++)
         cmd_ok(one_of_three(i), "CONFIG SET appendonly no");
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 RUN_CASES(acks_start, acks_stop)

@@ -5,8 +5,6 @@
 #include "route/acks.h"
 #include "support/case.h"
 
-#include <string.h>
-
 struct notified {
     atomic_int warnings, losses;
     atomic_int warnings_before; /* the first loss */
@@ -37,9 +35,9 @@ static void wait_for_an_unconfirmed_renewal(hf_client *client) {
  * concerned. */
 CASE(a_deadline_is_not_moved_without_them) {
     struct notified notified = {0}, none = {0};
-    hf_client *client = acks_begin("acks=1&watchdog_ms=9000&cmd_timeout_ms=30000");
-    hf_lock *lock = acks_lock(client, HF_PLAIN, "deadline");
-    hf_lock *alone = acks_lock(client, HF_PLAIN, "alone");
+    own_client *client = acks_begin("acks=1&watchdog_ms=9000&cmd_timeout_ms=30000");
+    own_lock *lock = acks_lock(client, HF_PLAIN, "deadline");
+    own_lock *alone = acks_lock(client, HF_PLAIN, "alone");
     hf_acquire_options off = HF_ACQUIRE_OPTIONS_INIT;
     off.acks = HF_ACKS_OFF;
     assert_int_equal(hf_lock_on_lost(lock, on_event, &notified), HF_OK);
@@ -60,9 +58,6 @@ CASE(a_deadline_is_not_moved_without_them) {
     assert_true(acks_wait_free("deadline"));
     assert_int_equal(hf_lock_release(alone), HF_OK);
     assert_int_equal(atomic_load(&none.losses), 0);
-    hf_lock_free(lock);
-    hf_lock_free(alone);
-    hf_close(client);
 }
 
 struct renewals {
@@ -77,8 +72,8 @@ static bool is_renewed(void *arg) {
 
 CASE(a_later_renewal_makes_up_for_it) {
     struct notified notified = {0};
-    hf_client *client = acks_begin("acks=1&watchdog_ms=12000&cmd_timeout_ms=30000");
-    hf_lock *lock = acks_lock(client, HF_PLAIN, "later");
+    own_client *client = acks_begin("acks=1&watchdog_ms=12000&cmd_timeout_ms=30000");
+    own_lock *lock = acks_lock(client, HF_PLAIN, "later");
     assert_int_equal(hf_lock_on_lost(lock, on_event, &notified), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     trio_freeze(acks_trio, 2);
@@ -88,28 +83,24 @@ CASE(a_later_renewal_makes_up_for_it) {
     assert_true(wait_until(is_renewed, &renewals, ACKS_HANG_MS));
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_int_equal(atomic_load(&notified.losses), 0);
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 CASE(an_extension_without_them_is_none) {
-    hf_client *client = acks_begin("acks=1" BRIEF);
-    hf_lock *lock = acks_lock(client, HF_PLAIN, "extend");
+    own_client *client = acks_begin("acks=1" BRIEF);
+    own_lock *lock = acks_lock(client, HF_PLAIN, "extend");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     trio_freeze(acks_trio, 2);
     int64_t before_ms = hf_lock_remaining_ms(lock);
     assert_int_equal(hf_lock_extend(lock, 900000), HF_ENOREPLICA);
     assert_in_range(hf_lock_remaining_ms(lock), 1, before_ms);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 /* Another server has taken over, and these two do not learn of it. A client with acks has lost the
  * lock before the other side grants it again; a client without acks still believes that it holds
  * the lock, and two hold it, as documented. */
 CASE(U89_cut_off_beside_the_old_primary) {
-    hf_client *asking = acks_begin("acks=2&watchdog_ms=4500&cmd_timeout_ms=30000");
+    own_client *asking = acks_begin("acks=2&watchdog_ms=4500&cmd_timeout_ms=30000");
     hf_client *trusting = acks_open("watchdog_ms=4500&cmd_timeout_ms=30000"), *other;
     hf_lock *asked = acks_lock(asking, HF_PLAIN, "asked");
     hf_lock *trusted = acks_lock(trusting, HF_PLAIN, "trusted");
@@ -135,34 +126,29 @@ CASE(U89_cut_off_beside_the_old_primary) {
     hf_lock_free(second);
     hf_close(other);
     hf_close(trusting);
-    hf_close(asking);
 }
 
 /* ---- While a WAIT is out ---- */
 
 /* Scripts that every server knows do not blur the counts. */
 static void warm_up(hf_client *client, const char *name) {
-    hf_lock *lock = acks_lock(client, HF_PLAIN, name);
+    own_lock *lock = acks_lock(client, HF_PLAIN, name);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
 }
 
 CASE(demoted_meanwhile) {
-    hf_client *client = acks_begin("acks=1" PATIENT);
-    hf_lock *lock = acks_lock(client, HF_PLAIN, "demoted");
+    own_client *client = acks_begin("acks=1" PATIENT);
+    own_lock *lock = acks_lock(client, HF_PLAIN, "demoted");
     hf_result result = HF_RESULT_INIT;
     trio_freeze(acks_trio, 2);
-    hf_op *op = acks_acquire_start(lock, 0);
+    own_op *op = acks_acquire_start(lock, 0);
     assert_true(trio_wait_blocked(acks_trio, 1));
     cmd_ok(trio_primary(acks_trio), "REPLICAOF 127.0.0.1 %d",
            server_port(trio_replica(acks_trio, 0)));
     assert_int_equal(hf_op_wait(op, ACKS_HANG_MS, &result), HF_ENOREPLICA);
     cmd_ok(trio_primary(acks_trio), "REPLICAOF NO ONE");
     assert_true(acks_wait_free("demoted"));
-    hf_op_free(op);
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 /* A WAIT on another connection would speak of other writes: the script is sent again, and writes. */
@@ -194,7 +180,7 @@ CASE(a_connection_lost_in_between) {
 /* Those that were gathered behind it were not sent, and go on at once. */
 CASE(gathered_renewals_continue) {
     enum { MANY = 8 };
-    hf_client *client = acks_begin("acks=2" PATIENT);
+    own_client *client = acks_begin("acks=2" PATIENT);
     hf_lock *locks[MANY];
     hf_op *ops[MANY], *last;
     hf_result result = HF_RESULT_INIT;
@@ -217,52 +203,43 @@ CASE(gathered_renewals_continue) {
         hf_lock_free(locks[i]);
     }
     hf_op_free(last);
-    hf_close(client);
 }
 
 CASE(cancelled_meanwhile) {
-    hf_client *client = acks_begin("acks=2" PATIENT);
-    hf_lock *lock = acks_lock(client, HF_PLAIN, "cancelled");
+    own_client *client = acks_begin("acks=2" PATIENT);
+    own_lock *lock = acks_lock(client, HF_PLAIN, "cancelled");
     trio_freeze(acks_trio, 2);
-    hf_op *op = acks_acquire_start(lock, HF_FOREVER);
+    own_op *op = acks_acquire_start(lock, HF_FOREVER);
     assert_true(trio_wait_blocked(acks_trio, 1));
     hf_op_cancel(op);
     assert_int_equal(hf_op_wait(op, ACKS_HANG_MS, NULL), HF_ECANCELED);
     trio_thaw(acks_trio);
     assert_true(acks_wait_free("cancelled"));
-    hf_op_free(op);
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 /* It waits for the answer, and leaves nothing behind: no lease would end before this test does. */
 CASE(closed_meanwhile) {
     hf_client *client =
         acks_begin("acks=2&cmd_timeout_ms=30000&ack_timeout_ms=1000&watchdog_ms=300000");
-    hf_lock *lock = acks_lock(client, HF_PLAIN, "closed");
+    own_lock *lock = acks_lock(client, HF_PLAIN, "closed");
     trio_freeze(acks_trio, 2);
-    hf_op *op = acks_acquire_start(lock, HF_FOREVER);
+    own_op *op = acks_acquire_start(lock, HF_FOREVER);
     assert_true(trio_wait_blocked(acks_trio, 1));
     hf_close(client);
     assert_int_equal(hf_op_wait(op, ACKS_HANG_MS, NULL), HF_ECLOSED);
     assert_false(key_exists(trio_primary(acks_trio), "closed"));
-    hf_op_free(op);
-    hf_lock_free(lock);
 }
 
 /* The pause between two attempts ends as well. */
 CASE(cancelled_in_a_pause) {
-    hf_client *client = acks_begin("acks=2" BRIEF);
-    hf_lock *lock = acks_lock(client, HF_PLAIN, "pause");
+    own_client *client = acks_begin("acks=2" BRIEF);
+    own_lock *lock = acks_lock(client, HF_PLAIN, "pause");
     trio_freeze(acks_trio, 2);
-    hf_op *op = acks_acquire_start(lock, HF_FOREVER);
+    own_op *op = acks_acquire_start(lock, HF_FOREVER);
     assert_true(acks_wait_failures(client, 4));
     hf_op_cancel(op);
     assert_int_equal(hf_op_wait(op, ACKS_HANG_MS, NULL), HF_ECANCELED);
     assert_true(acks_wait_free("pause"));
-    hf_op_free(op);
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 RUN_CASES(acks_start, acks_stop)

@@ -3,9 +3,6 @@
  * replica has confirmed is there after a failover. With real servers and sentinels.
  */
 #include "route/scene.h"
-#include "support/case.h"
-
-#include <stdio.h>
 
 static hf_options options_with(int acks) {
     hf_options options = scene_options();
@@ -37,21 +34,20 @@ static struct server *a_replica(struct scene *s) {
 
 /* As many as the sentinels say are up: two, and without one of them one. */
 SCENE_CASE_WITH(sentinels_decide, options_with(HF_ACKS_ALL)) {
-    hf_lock *lock = scene_lock(s->client, HF_PLAIN, "all");
+    own_lock *lock = scene_lock(s->client, HF_PLAIN, "all");
     struct asked asked = {.lock = lock, .acked = 2};
     scene_replicate(s);
     assert_true(wait_until(have_confirmed, &asked, HANG_MS));
     server_kill(a_replica(s));
     asked.acked = 1;
     assert_true(wait_until(have_confirmed, &asked, HANG_MS));
-    hf_lock_free(lock);
 }
 
 /* Both replicas have it, so whichever becomes the primary has it, too. */
 SCENE_CASE_WITH(U88_a_confirmed_hold_survives_a_failover, options_with(2)) {
     struct scene_events events = {0};
-    hf_lock *lock = scene_lock(s->client, HF_PLAIN, "confirmed");
-    hf_lock *rival = scene_lock(s->rival, HF_PLAIN, "confirmed");
+    own_lock *lock = scene_lock(s->client, HF_PLAIN, "confirmed");
+    own_lock *rival = scene_lock(s->rival, HF_PLAIN, "confirmed");
     hf_acquire_options one = HF_ACQUIRE_OPTIONS_INIT;
     assert_int_equal(hf_lock_on_lost(lock, scene_on_event, &events), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
@@ -62,8 +58,6 @@ SCENE_CASE_WITH(U88_a_confirmed_hold_survives_a_failover, options_with(2)) {
     assert_int_equal(hf_lock_acquire_with(rival, &one, NULL), HF_EBUSY);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_int_equal(atomic_load(&events.losses), 0);
-    hf_lock_free(lock);
-    hf_lock_free(rival);
 }
 
 RUN_CASES(scene_start, scene_stop)

@@ -3,11 +3,6 @@
  * servers.
  */
 #include "route/ring.h"
-#include "support/case.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- Killed ---- */
 
@@ -33,11 +28,11 @@ RING_CASE(killed_while_held) {
 
 /* The waiter subscribes at the new primary, and is then notified of the release. */
 static void killed_while_waited_for(any_kind kind) {
-    struct ring r;
+    OWN(ring_end) struct ring r;
     struct scene_waiter waiter;
     ring_begin(&r, NULL);
-    hf_lock *lock = scene_lock(r.client, kind, "waited");
-    hf_lock *rival = scene_lock(r.rival, kind, "waited");
+    own_lock *lock = scene_lock(r.client, kind, "waited");
+    own_lock *rival = scene_lock(r.rival, kind, "waited");
     struct server *old = shards_owner_of(r.shards, "waited");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     scene_wait_for(&waiter, rival);
@@ -48,9 +43,6 @@ static void killed_while_waited_for(any_kind kind) {
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_int_equal(scene_join(&waiter), HF_OK);
     assert_int_equal(hf_lock_release_as(rival, waiter.owner), HF_OK);
-    hf_lock_free(lock);
-    hf_lock_free(rival);
-    ring_end(&r);
 }
 
 CASE(killed_while_a_plain_one_is_waited_for) {
@@ -62,7 +54,7 @@ CASE(killed_while_a_fair_one_is_waited_for) {
 }
 
 RING_CASE(killed_before_a_release) {
-    hf_lock *lock = scene_lock(r->client, HF_PLAIN, "released");
+    own_lock *lock = scene_lock(r->client, HF_PLAIN, "released");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     struct server *old = shards_owner_of(r->shards, "released");
     ring_replicate(r, old);
@@ -71,13 +63,12 @@ RING_CASE(killed_before_a_release) {
     struct server *primary = shards_owner_of(r->shards, "released");
     assert_ptr_not_equal(primary, old);
     assert_false(key_exists(primary, "released"));
-    hf_lock_free(lock);
 }
 
 /* It was only stopped, and nobody at the new one is kept out by what it does when it wakes. */
 RING_CASE(frozen_while_held) {
-    hf_lock *lock = scene_lock(r->client, HF_PLAIN, "frozen");
-    hf_lock *rival = scene_lock(r->rival, HF_PLAIN, "frozen");
+    own_lock *lock = scene_lock(r->client, HF_PLAIN, "frozen");
+    own_lock *rival = scene_lock(r->rival, HF_PLAIN, "frozen");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     struct server *old = shards_owner_of(r->shards, "frozen");
     ring_replicate(r, old);
@@ -88,18 +79,16 @@ RING_CASE(frozen_while_held) {
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_int_equal(hf_lock_try(rival), HF_OK);
     assert_int_equal(scene_stats(r->client).losses, 0);
-    hf_lock_free(lock);
-    hf_lock_free(rival);
 }
 
 /* Nothing is held, and the commands in flight wait for replicas, as they may. The client still
  * notices that the server itself is silent, long before the request timeout. */
 CASE(frozen_while_replicas_are_to_confirm) {
-    struct ring r;
+    OWN(ring_end) struct ring r;
     hf_options options = scene_options();
     options.acks = HF_ACKS_REPORT;
     ring_begin(&r, &options);
-    hf_lock *lock = scene_lock(r.client, HF_PLAIN, "confirmed");
+    own_lock *lock = scene_lock(r.client, HF_PLAIN, "confirmed");
     assert_int_equal(hf_lock_try(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     struct server *old = shards_owner_of(r.shards, "confirmed");
@@ -110,8 +99,6 @@ CASE(frozen_while_replicas_are_to_confirm) {
     print_message("answered after %lld ms\n", (long long)(now_ms() - began_ms));
     assert_true(getenv("HF_SOAK") == NULL || now_ms() - began_ms < options.cmd_timeout_ms / 2);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
-    ring_end(&r);
 }
 
 RUN_CASES(ring_start_with_replicas, ring_stop)

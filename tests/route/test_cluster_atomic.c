@@ -1,15 +1,12 @@
 /*
- * Slots that a server moves in one step (Valkey 9: CLUSTER MIGRATESLOTS, Redis 8.4: CLUSTER MIGRATION) while something in
- * them is held, renewed, waited for and contended: all of it works on, no hold is lost, and nobody has a lock twice. A
- * move may also stay open, or be cancelled. With real slots, of three primaries without replicas.
+ * Slots that a server moves in one step (Valkey 9: CLUSTER MIGRATESLOTS, Redis 8.4: CLUSTER
+ * MIGRATION) while something in them is held, renewed, waited for and contended: all of it works
+ * on, no hold is lost, and nobody has a lock twice. A move may also stay open, or be cancelled.
+ * With real slots, of three primaries without replicas.
  *
  * On a server that moves slots key by key only, each case is skipped; those moves are in test_cluster_moves.c.
  */
 #include "route/ring.h"
-#include "support/case.h"
-
-#include <stdio.h>
-#include <string.h>
 
 struct move {
     struct ring *ring;
@@ -68,8 +65,8 @@ enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 static void moves_while_waited_for(struct ring *r, any_kind kind, const char *name) {
     struct scene_waiter waiter;
-    hf_lock *lock = scene_lock(r->client, kind, name);
-    hf_lock *rival = scene_lock(r->rival, kind == HF_READ ? HF_WRITE : kind, name);
+    own_lock *lock = scene_lock(r->client, kind, name);
+    own_lock *rival = scene_lock(r->rival, kind == HF_READ ? HF_WRITE : kind, name);
     bool listens = (kind & HF_SPIN) == 0;
     struct move move = move_of(r, name);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
@@ -82,14 +79,11 @@ static void moves_while_waited_for(struct ring *r, any_kind kind, const char *na
     assert_int_equal(scene_join(&waiter), HF_OK);
     assert_true(key_exists(move.to, name));
     assert_int_equal(hf_lock_release_as(rival, waiter.owner), HF_OK);
-    hf_lock_free(lock);
-    hf_lock_free(rival);
 }
 
 ATOMIC_CASE(every_kind_of_lock_while_held_and_waited_for) {
     for (size_t i = 0; i < KINDS; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "at-once-%zu", i);
+        own_text *name = text_of("at-once-%zu", i);
         moves_while_waited_for(r, kinds[i], name);
     }
     assert_no_losses(r);
@@ -208,8 +202,8 @@ ATOMIC_CASE(a_latch_while_waited_for) {
 static void hands_over_inside_a_move(struct ring *r, const struct move *move, any_kind kind,
                                      const char *name) {
     struct scene_waiter waiter;
-    hf_lock *lock = scene_lock(r->client, kind, name);
-    hf_lock *rival = scene_lock(r->rival, kind == HF_READ ? HF_WRITE : kind, name);
+    own_lock *lock = scene_lock(r->client, kind, name);
+    own_lock *rival = scene_lock(r->rival, kind == HF_READ ? HF_WRITE : kind, name);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_try(rival), HF_EBUSY);
     scene_wait_for(&waiter, rival);
@@ -218,8 +212,6 @@ static void hands_over_inside_a_move(struct ring *r, const struct move *move, an
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_int_equal(scene_join(&waiter), HF_OK);
     assert_int_equal(hf_lock_release_as(rival, waiter.owner), HF_OK);
-    hf_lock_free(lock);
-    hf_lock_free(rival);
 }
 
 /* Longer than a lease. Unlike a move key by key, this also leaves read holds alone. */
@@ -231,15 +223,13 @@ CASE(holds_outlive_a_move_that_stays_open_and_is_cancelled) {
     ring_begin(&r, &options);
     struct move move = move_of(&r, "{open}");
     for (size_t i = 0; i < KINDS; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "{open}-%zu", i);
+        own_text *name = text_of("{open}-%zu", i);
         locks[i] = scene_lock(r.client, kinds[i], name);
         assert_int_equal(hf_lock_acquire(locks[i]), HF_OK);
     }
     bool able = shards_hold_move_at_once(r.shards, "{open}", move.from, move.to);
     for (size_t i = 0; able && i < KINDS; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "{open}-inside-%zu", i);
+        own_text *name = text_of("{open}-inside-%zu", i);
         hands_over_inside_a_move(&r, &move, kinds[i], name);
     }
     assert_true(!able ||
@@ -335,8 +325,7 @@ static void moves_back_and_forth(struct ring *r, any_kind kind, const char *name
 ATOMIC_CASE(nobody_has_it_twice_while_it_moves) {
     static const any_kind contended[] = {HF_PLAIN, HF_PLAIN | HF_FENCED, HF_FAIR, HF_WRITE};
     for (size_t i = 0; i < sizeof contended / sizeof contended[0]; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "contended-%zu", i);
+        own_text *name = text_of("contended-%zu", i);
         moves_back_and_forth(r, contended[i], name);
     }
     assert_no_losses(r);

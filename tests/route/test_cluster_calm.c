@@ -4,10 +4,6 @@
  * servers and long cluster timeouts.
  */
 #include "route/ring.h"
-#include "support/case.h"
-
-#include <stdio.h>
-#include <string.h>
 
 /* ---- Nothing happens ---- */
 
@@ -15,10 +11,9 @@
 RING_CASE(every_kind_of_lock_everywhere) {
     for (size_t i = 0; i < SCENE_KINDS; i++)
         for (int round = 0; round < 6; round++) {
-            char name[32];
-            snprintf(name, sizeof name, "kind-%zu-%d", i, round);
-            hf_lock *lock = scene_lock(r->client, scene_kinds[i], name);
-            hf_lock *rival = scene_lock(r->rival, scene_rival_of(scene_kinds[i]), name);
+            own_text *name = text_of("kind-%zu-%d", i, round);
+            own_lock *lock = scene_lock(r->client, scene_kinds[i], name);
+            own_lock *rival = scene_lock(r->rival, scene_rival_of(scene_kinds[i]), name);
             assert_int_equal(hf_lock_acquire(lock), HF_OK);
             assert_int_equal(hf_lock_try(rival), HF_EBUSY);
             assert_int_equal(hf_lock_extend(lock, LONG_MS), HF_OK);
@@ -26,8 +21,6 @@ RING_CASE(every_kind_of_lock_everywhere) {
             assert_int_equal(hf_lock_release(lock), HF_OK);
             assert_int_equal(hf_lock_try(rival), HF_OK);
             assert_int_equal(hf_lock_release(rival), HF_OK);
-            hf_lock_free(lock);
-            hf_lock_free(rival);
         }
     assert_int_equal(scene_stats(r->client).redirects, 0);
     assert_int_equal(scene_stats(r->client).failovers, 0);
@@ -40,11 +33,10 @@ RING_CASE_WITH(replicas_of_each_shard_confirm, scene_options(), options.acks = H
         char name[32];
         hf_result result = HF_RESULT_INIT;
         snprintf(name, sizeof name, "confirmed-%d", i);
-        hf_lock *lock = scene_lock(r->client, scene_kinds[i % (int)SCENE_KINDS], name);
+        own_lock *lock = scene_lock(r->client, scene_kinds[i % (int)SCENE_KINDS], name);
         assert_int_equal(hf_lock_acquire_with(lock, NULL, &result), HF_OK);
         assert_int_equal(result.acked, 1);
         assert_int_equal(hf_lock_release(lock), HF_OK);
-        hf_lock_free(lock);
     }
 }
 
@@ -53,7 +45,7 @@ static void use_things(hf_client *client, int round) {
     hf_sem *sem;
     hf_permits *permits;
     hf_permit_id id;
-    hf_latch *latch;
+    own_latch *latch;
     bool set;
     snprintf(name, sizeof name, "sem-%d", round);
     assert_int_equal(hf_sem_new(client, name, &sem), HF_OK);
@@ -72,7 +64,6 @@ static void use_things(hf_client *client, int round) {
     assert_int_equal(hf_latch_try_set(latch, 1, &set), HF_OK);
     assert_int_equal(hf_latch_count_down(latch), HF_OK);
     assert_int_equal(hf_latch_await(latch), HF_OK);
-    hf_latch_free(latch);
 }
 
 RING_CASE(every_other_thing_everywhere) {
@@ -83,7 +74,7 @@ RING_CASE(every_other_thing_everywhere) {
 /* Braces that are no pair with something between would put the parts of a lock into several slots. */
 RING_CASE(U05_U06_names_that_split_are_refused) {
     static const char *const split[] = {"a{b", "a{}b", "}a"};
-    hf_lock *lock;
+    own_lock *lock;
     hf_latch *latch;
     for (size_t i = 0; i < sizeof split / sizeof split[0]; i++)
         assert_int_equal(hf_lock_new(r->client, split[i], &lock), HF_EINVAL);
@@ -91,7 +82,6 @@ RING_CASE(U05_U06_names_that_split_are_refused) {
     lock = scene_lock(r->client, HF_PLAIN | HF_FENCED, "a{b}c");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
 }
 
 /* ---- By hand ---- */
@@ -140,7 +130,7 @@ RING_CASE(by_hand_while_all_are_busy) {
     enum { BUSY = 3 };
     struct busy busy[BUSY];
     struct server *old = shards_owner_of(r->shards, "kept");
-    hf_lock *kept = scene_lock(r->client, HF_PLAIN, "kept");
+    own_lock *kept = scene_lock(r->client, HF_PLAIN, "kept");
     assert_int_equal(hf_lock_acquire(kept), HF_OK);
     for (int i = 0; i < BUSY; i++) {
         char stem[16];
@@ -164,7 +154,6 @@ RING_CASE(by_hand_while_all_are_busy) {
     assert_int_equal(scene_stats(r->client).losses, 0);
     assert_int_equal(scene_stats(r->client).reconnects, 0);
     assert_true(scene_stats(r->client).redirects > 0);
-    hf_lock_free(kept);
 }
 
 /* ---- Gone for good ---- */

@@ -5,12 +5,7 @@
  * A cluster of its own for each case.
  */
 #include "route/scene.h"
-#include "support/case.h"
 #include "support/shards.h"
-#include "support/wait.h"
-
-#include <stdio.h>
-#include <string.h>
 
 #define DATABASE 3
 
@@ -117,27 +112,23 @@ CASE(a_redirected_client_stays_in_its_database) {
 /* ---- What is no lock, and what looks at locks ---- */
 
 static void separate_sem(hf_client *zero, hf_client *three) {
-    hf_sem *in_zero, *in_three;
     int64_t left;
     bool set;
-    assert_int_equal(hf_sem_new(zero, "sem", &in_zero), HF_OK);
-    assert_int_equal(hf_sem_new(three, "sem", &in_three), HF_OK);
+    own_sem *in_zero = made(hf_sem_new, zero, "sem");
+    own_sem *in_three = made(hf_sem_new, three, "sem");
     assert_int_equal(hf_sem_try_set(in_zero, 1, 0, &set), HF_OK);
     assert_int_equal(hf_sem_try_set(in_three, 2, 0, &set), HF_OK);
     assert_true(set);
     assert_int_equal(hf_sem_acquire(in_three, 2), HF_OK);
     assert_int_equal(hf_sem_available(in_zero, &left), HF_OK);
     assert_int_equal(left, 1);
-    hf_sem_free(in_zero);
-    hf_sem_free(in_three);
 }
 
 static void separate_permits(hf_client *zero, hf_client *three) {
-    hf_permits *in_zero, *in_three;
     hf_permit_id one, other;
     bool set;
-    assert_int_equal(hf_permits_new(zero, "permits", &in_zero), HF_OK);
-    assert_int_equal(hf_permits_new(three, "permits", &in_three), HF_OK);
+    own_permits *in_zero = made(hf_permits_new, zero, "permits");
+    own_permits *in_three = made(hf_permits_new, three, "permits");
     assert_int_equal(hf_permits_try_set(in_zero, 1, &set), HF_OK);
     assert_int_equal(hf_permits_try_set(in_three, 1, &set), HF_OK);
     assert_true(set);
@@ -145,16 +136,13 @@ static void separate_permits(hf_client *zero, hf_client *three) {
     assert_int_equal(hf_permits_acquire(in_zero, &other), HF_OK);
     assert_int_equal(hf_permits_release(in_three, &one), HF_OK);
     assert_int_equal(hf_permits_release(in_zero, &other), HF_OK);
-    hf_permits_free(in_zero);
-    hf_permits_free(in_three);
 }
 
 static void separate_latch(hf_client *zero, hf_client *three) {
-    hf_latch *in_zero, *in_three;
     int64_t left;
     bool set;
-    assert_int_equal(hf_latch_new(zero, "latch", &in_zero), HF_OK);
-    assert_int_equal(hf_latch_new(three, "latch", &in_three), HF_OK);
+    own_latch *in_zero = made(hf_latch_new, zero, "latch");
+    own_latch *in_three = made(hf_latch_new, three, "latch");
     assert_int_equal(hf_latch_try_set(in_zero, 1, &set), HF_OK);
     assert_int_equal(hf_latch_try_set(in_three, 1, &set), HF_OK);
     assert_true(set);
@@ -162,22 +150,18 @@ static void separate_latch(hf_client *zero, hf_client *three) {
     assert_int_equal(hf_latch_await(in_three), HF_OK);
     assert_int_equal(hf_latch_count(in_zero, &left), HF_OK);
     assert_int_equal(left, 1);
-    hf_latch_free(in_zero);
-    hf_latch_free(in_three);
 }
 
 static size_t surveyed(hf_client *client) {
-    hf_fleet *fleet;
+    own_fleet *fleet;
     assert_int_equal(hf_survey(client, NULL, &fleet), HF_OK);
-    size_t locks = fleet->locks_len;
-    hf_fleet_free(fleet);
-    return locks;
+    return fleet->locks_len;
 }
 
 /* A survey, an inspection and a break see one database. */
 static void look_into(hf_client *zero, hf_client *three) {
-    hf_lock *in_zero = scene_lock(zero, HF_PLAIN, "seen");
-    hf_lock *in_three = scene_lock(three, HF_PLAIN, "seen");
+    own_lock *in_zero = scene_lock(zero, HF_PLAIN, "seen");
+    own_lock *in_three = scene_lock(three, HF_PLAIN, "seen");
     hf_lock_info *info;
     bool broken;
     assert_int_equal(hf_lock_try(in_three), HF_OK);
@@ -193,8 +177,6 @@ static void look_into(hf_client *zero, hf_client *three) {
     assert_false(broken);
     assert_int_equal(hf_lock_break(in_three, &broken), HF_OK);
     assert_true(broken);
-    hf_lock_free(in_zero);
-    hf_lock_free(in_three);
 }
 
 CASE(each_database_has_its_own_objects_and_views) {
@@ -217,8 +199,7 @@ CASE(each_database_has_its_own_locks) {
         skip();
     struct shards *shards = shards_start(&(struct shards_options){.databases = 16});
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "both-%zu", i);
+        own_text *name = text_of("both-%zu", i);
         separate(shards, kinds[i], name);
     }
     shards_free(shards);

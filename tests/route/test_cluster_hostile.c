@@ -5,13 +5,9 @@
  */
 #include "route/pretender.h"
 #include "route/scene.h"
-#include "support/case.h"
 
 #include <arpa/inet.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #define BRIEF_MS 3000 /* the time of an exchange that is to fail */
 
@@ -118,13 +114,12 @@ CASE_IN(a_server_without_the_script, struct stage, s, begin, end) {
 
 /* There are pauses, so that nobody is flooded. */
 static void sent_in_a_circle(const char *word) {
-    struct stage s;
+    OWN(end) struct stage s;
     begin_with(&s, BRIEF_MS);
     pretender_sends(s.one, PRETENDER_ALWAYS, word, pretender_port(s.other));
     pretender_sends(s.other, PRETENDER_ALWAYS, word, pretender_port(s.one));
     assert_int_equal(hf_lock_acquire_for(s.lock, BRIEF_MS), HF_EUNAVAILABLE);
     assert_true(pretender_scripts(s.one) + pretender_scripts(s.other) < 150);
-    end(&s);
 }
 
 CASE(sent_in_a_circle_by_moved) {
@@ -143,14 +138,13 @@ CASE_IN(sent_to_itself, struct stage, s, begin_with, end, BRIEF_MS) {
 
 /* And back, when it has thought better of it. */
 static void sent_to_nobody(const char *word) {
-    struct stage s;
+    OWN(end) struct stage s;
     begin_with(&s, BRIEF_MS);
     pretender_sends(s.one, PRETENDER_ALWAYS, word, dead_port(&s));
     int err = hf_lock_acquire_for(s.lock, BRIEF_MS);
     assert_true(err == HF_EUNAVAILABLE || err == HF_EUNREACH);
     pretender_says(s.one, 0, "");
     assert_int_equal(hf_lock_acquire_for(s.lock, HANG_MS), HF_OK);
-    end(&s);
 }
 
 CASE(redirected_by_MOVED_to_a_dead_node) {
@@ -202,12 +196,11 @@ CASE_IN(refused_for_a_single_attempt, struct stage, s, begin, end) {
 /* ---- Maps ---- */
 
 static void no_map(const char *bytes, int expected) {
-    struct stage s;
+    OWN(end) struct stage s;
     begin(&s);
     pretender_maps(s.one, bytes);
     assert_int_equal(hf_lock_try(s.lock), expected);
     assert_int_equal(pretender_scripts(s.one), 0);
-    end(&s);
 }
 
 CASE(maps_that_are_none) {
@@ -241,9 +234,8 @@ CASE_IN(a_map_with_a_hole, struct stage, s, begin_with, end, BRIEF_MS) {
 #define ELSEWHERE "127.0.0.9" /* loopback, too, but nobody is there */
 
 static void announce_elsewhere(struct stage *s) {
-    char map[128];
-    snprintf(map, sizeof map, "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n" ELSEWHERE "\r\n:%d\r\n",
-             dead_port(s));
+    own_text *map =
+        text_of("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n" ELSEWHERE "\r\n:%d\r\n", dead_port(s));
     pretender_maps(s->one, map);
 }
 
@@ -261,20 +253,17 @@ CASE_IN(an_address_that_is_good_elsewhere, struct stage, s, begin_with, end, BRI
 }
 
 CASE_IN(an_address_that_is_mapped, struct stage, s, begin, end) {
-    hf_client *client;
     char url[128];
     announce_elsewhere(s);
     snprintf(url, sizeof url,
              "redis-cluster://127.0.0.1:%d?address_map=" ELSEWHERE ":%d=127.0.0.1:%d",
              pretender_port(s->one), port_of_nobody(s), pretender_port(s->other));
     hf_options options = scene_options();
-    assert_int_equal(hf_open(url, &options, &client), HF_OK);
-    hf_lock *lock = scene_lock(client, HF_PLAIN, "Qi");
+    own_client *client = made(hf_open, url, &options);
+    own_lock *lock = scene_lock(client, HF_PLAIN, "Qi");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(pretender_scripts(s->one), 0);
     assert_true(pretender_scripts(s->other) >= 1);
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 RUN_CASES(NULL, NULL)

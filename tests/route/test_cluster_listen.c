@@ -1,19 +1,14 @@
 /*
- * Listening to names of a cluster (hf_listen()): at the server that has the name, by sharded channels and by others, while its slot
- * moves and when its primary dies. With real servers.
+ * Listening to names of a cluster (hf_listen()): at the server that has the name, by sharded
+ * channels and by others, while its slot moves and when its primary dies. With real servers.
  */
 #include "route/ring.h"
-#include "support/case.h"
 #include "support/notification_log.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static void take_and_release(hf_client *client, any_kind kind, const char *name) {
-    hf_lock *lock = scene_lock(client, kind, name);
+    own_lock *lock = scene_lock(client, kind, name);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
 }
 
 /* Names at all three servers, some with a tag of their own. */
@@ -46,8 +41,8 @@ RING_CASE(names_are_listened_to_on_their_node) {
 
 /* The message of a break is no sharded one: it comes at every server. */
 CASE(breaks_are_heard_everywhere) {
+    OWN(ring_end) struct ring r;
     enum { NAMES = 6 };
-    struct ring r;
     struct notification_log *all = notification_log_new();
     hf_listener *breaks;
     ring_begin(&r, NULL);
@@ -73,16 +68,13 @@ CASE(breaks_are_heard_everywhere) {
     }
     hf_listener_free(breaks);
     notification_log_free(all);
-    ring_end(&r);
 }
 
 static hf_client *open_unsharded(struct ring *r) {
     char url[512];
-    hf_client *client;
     hf_options options = scene_options();
     snprintf(url, sizeof url, "%s?pubsub=classic", shards_url(r->shards));
-    assert_int_equal(hf_open(url, &options, &client), HF_OK);
-    return client;
+    return made(hf_open, url, &options);
 }
 
 RING_CASE(without_sharded_channels_too) {

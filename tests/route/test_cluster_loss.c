@@ -3,24 +3,19 @@
  * locks are notified soon, with the right reason, and no other client notices. With real servers.
  */
 #include "route/ring.h"
-#include "support/case.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* The next renewal is a hundred seconds away, and the end of the lease three hundred. */
 static void notified_of_a_lost_lock(int64_t lease_ms) {
-    struct ring r;
+    OWN(ring_end) struct ring r;
     struct scene_events events = {0}, none = {0};
     hf_result first = HF_RESULT_INIT, second = HF_RESULT_INIT;
     char kept_name[32];
     ring_begin(&r, NULL);
     struct server *old = shards_owner_of(r.shards, "lost");
     ring_name_at(&r, old, "kept", kept_name);
-    hf_lock *lock = scene_watched_lock(r.client, HF_PLAIN | HF_FENCED, "lost", &events);
-    hf_lock *kept = scene_watched_lock(r.client, HF_PLAIN, kept_name, &none);
-    hf_lock *rival = scene_lock(r.rival, HF_PLAIN | HF_FENCED, "lost");
+    own_lock *lock = scene_watched_lock(r.client, HF_PLAIN | HF_FENCED, "lost", &events);
+    own_lock *kept = scene_watched_lock(r.client, HF_PLAIN, kept_name, &none);
+    own_lock *rival = scene_lock(r.rival, HF_PLAIN | HF_FENCED, "lost");
     scene_acquire(kept, lease_ms, NULL);
     ring_replicate(&r, old);
     shards_cut_off_replica(r.shards, old);
@@ -35,10 +30,6 @@ static void notified_of_a_lost_lock(int64_t lease_ms) {
     assert_int_equal(hf_lock_release(kept), HF_OK);
     assert_int_equal(atomic_load(&none.losses), 0);
     assert_int_equal(scene_stats(r.client).losses, 1);
-    hf_lock_free(lock);
-    hf_lock_free(kept);
-    hf_lock_free(rival);
-    ring_end(&r);
 }
 
 CASE(notified_of_a_watchdog_hold) {
@@ -49,19 +40,19 @@ CASE(notified_of_a_leased_hold) {
     notified_of_a_lost_lock(LONG_MS);
 }
 
-/* A few of very many, on all three. What is promised is a second; it is only demanded where nothing else is to be done. */
+/* A few of very many, on all three. What is promised is a second; it is only demanded where nothing
+ * else is to be done. */
 CASE(many_are_verified) {
+    OWN(ring_end) struct ring r;
     bool soak = getenv("HF_SOAK") != NULL;
     size_t many = soak ? 10000 : 900, lost = 0;
-    struct ring r;
     struct scene_events events = {0};
     ring_begin(&r, NULL);
     struct server *old = shards_owner(r.shards, 0);
     hf_lock **locks = calloc(many, sizeof(hf_lock *));
     bool *cut = calloc(many, sizeof(bool));
     for (size_t i = 0; i < many; i++) {
-        char name[24];
-        snprintf(name, sizeof name, "many-%zu", i);
+        own_text *name = text_of("many-%zu", i);
         if (i == many - 30) { /* what comes now is at the replicas of the others only */
             ring_replicate(&r, old);
             shards_cut_off_replica(r.shards, old);
@@ -84,7 +75,6 @@ CASE(many_are_verified) {
     free(locks);
     free(cut);
     assert_int_equal(scene_stats(r.client).losses, lost);
-    ring_end(&r);
 }
 
 /* It comes back empty before the others notice: it serves its slots, and all keys are gone. If they
@@ -94,13 +84,12 @@ RING_CASE(notified_of_a_server_that_forgot) {
     struct server *old = shards_owner_of(r->shards, "forgotten");
     ring_replicate(r, old);
     shards_cut_off_replica(r->shards, old);
-    hf_lock *lock = scene_watched_lock(r->client, HF_PLAIN, "forgotten", &events);
+    own_lock *lock = scene_watched_lock(r->client, HF_PLAIN, "forgotten", &events);
     scene_acquire(lock, LONG_MS, NULL);
     assert_int_equal(hf_lock_extend(lock, LONG_MS), HF_OK);
     server_restart(old);
     assert_true(scene_wait_losses(&events, 1));
     assert_int_equal(hf_lock_release(lock), HF_ELOST);
-    hf_lock_free(lock);
 }
 
 RUN_CASES(ring_start_partial, ring_stop)

@@ -1,17 +1,14 @@
 /*
  * Memory runs out while the map of a cluster is asked for, and while a slot is followed to another server.
  *
- * A client's allocator fails its n-th call, for each n in turn until a whole scene ran without coming to it. Whatever fails,
- * the outcome is an error or a slower way; when there is memory again, the server of the slot is found and used; and in the end
- * every byte is given back. `make test` tries some of them, `make soak` all. The servers are real, three primaries.
+ * A client's allocator fails its n-th call, for each n in turn until a whole scene ran without
+ * coming to it. Whatever fails, the outcome is an error or a slower way; when there is memory
+ * again, the server of the slot is found and used; and in the end every byte is given back. `make
+ * test` tries some of them, `make soak` all. The servers are real, three primaries.
  */
 #include "route/ring.h"
 
-#include "support/case.h"
 #include "support/memory.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 
 #define STRIDE 3 /* prime to the length of whatever is done in turn */
 
@@ -31,7 +28,7 @@ static struct server *move_slot(struct shards *shards, const char *name) {
 
 static void live_through(hf_client *client, struct shards *shards, const char *name,
                          struct memory *memory) {
-    hf_lock *lock = NULL;
+    own_lock *lock = NULL;
     int err = hf_lock_new(client, name, &lock);
     if (err != HF_OK) {
         assert_int_equal(err, HF_ENOMEM);
@@ -47,7 +44,6 @@ static void live_through(hf_client *client, struct shards *shards, const char *n
     assert_int_equal(hf_lock_acquire_for(lock, HANG_MS), HF_OK);
     assert_true(key_exists(to, name));
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
 }
 
 /* Each time another slot moves: Redis 6.2 may not agree on one that goes back and forth. True: it came so far. */

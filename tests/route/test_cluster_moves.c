@@ -6,11 +6,6 @@
  * test_cluster_readwrite.c has read/write locks, test_cluster_atomic.c atomic moves.
  */
 #include "route/ring.h"
-#include "support/case.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define WAITERS 200
 
@@ -18,8 +13,8 @@
 
 static void moves_while_waited_for(struct ring *r, any_kind kind, const char *name) {
     struct scene_waiter waiter;
-    hf_lock *lock = scene_lock(r->client, kind, name);
-    hf_lock *rival = scene_lock(r->rival, scene_rival_of(kind), name);
+    own_lock *lock = scene_lock(r->client, kind, name);
+    own_lock *rival = scene_lock(r->rival, scene_rival_of(kind), name);
     bool listens = (kind & HF_SPIN) == 0;
     struct ring_move move = ring_move_of(r, name);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
@@ -34,14 +29,11 @@ static void moves_while_waited_for(struct ring *r, any_kind kind, const char *na
     assert_int_equal(scene_join(&waiter), HF_OK);
     assert_true(key_exists(move.to, name));
     assert_int_equal(hf_lock_release_as(rival, waiter.owner), HF_OK);
-    hf_lock_free(lock);
-    hf_lock_free(rival);
 }
 
 RING_CASE(every_kind_of_lock_while_held_and_waited_for) {
     for (size_t i = 0; i < SCENE_KINDS; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "moved-%zu", i);
+        own_text *name = text_of("moved-%zu", i);
         moves_while_waited_for(r, scene_kinds[i], name);
     }
     assert_int_equal(scene_stats(r->client).losses, 0);
@@ -63,8 +55,7 @@ static bool all_have_asked_twice(void *arg) {
 static void begin_waiters(struct ring *r, struct waiters *waiters, struct server *server) {
     waiters->server = server;
     for (int i = 0; i < WAITERS; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "{waiters}-%d", i);
+        own_text *name = text_of("{waiters}-%d", i);
         waiters->locks[i] = scene_lock(r->client, HF_PLAIN, name);
         waiters->rivals[i] = scene_lock(r->rival, HF_PLAIN, name);
         assert_int_equal(hf_lock_acquire(waiters->rivals[i]), HF_OK);
@@ -156,11 +147,10 @@ RING_CASE(the_key_becomes_no_lock_while_waited_for) {
 RING_CASE(one_key_is_used_wherever_it_is) {
     static const any_kind kinds[] = {HF_PLAIN, HF_PLAIN | HF_NONREENTRANT, HF_PLAIN | HF_SPIN};
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "open-%zu", i);
+        own_text *name = text_of("open-%zu", i);
         struct ring_move move = ring_move_of(r, name);
-        hf_lock *lock = scene_lock(r->client, kinds[i], name);
-        hf_lock *rival = scene_lock(r->rival, kinds[i], name);
+        own_lock *lock = scene_lock(r->client, kinds[i], name);
+        own_lock *rival = scene_lock(r->rival, kinds[i], name);
         assert_int_equal(hf_lock_acquire(lock), HF_OK);
         ring_open_slot(&move);
         assert_int_equal(hf_lock_extend(lock, 2 * LONG_MS), HF_OK); /* it has not moved yet */
@@ -176,8 +166,6 @@ RING_CASE(one_key_is_used_wherever_it_is) {
         assert_int_equal(hf_lock_release(rival), HF_OK);
         assert_int_equal(hf_lock_try(lock), HF_OK);
         assert_int_equal(hf_lock_release(lock), HF_OK);
-        hf_lock_free(lock);
-        hf_lock_free(rival);
     }
     assert_true(scene_stats(r->client).redirects > 0);
     assert_int_equal(scene_stats(r->client).losses, 0);
@@ -195,8 +183,7 @@ CASE(holds_outlive_a_move_that_has_stopped) {
     options.watchdog_ms = ENDURING_MS;
     ring_begin(&r, &options);
     for (size_t i = 0; i < KINDS; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "stopped-%zu", i);
+        own_text *name = text_of("stopped-%zu", i);
         moves[i] = ring_move_of(&r, name);
         locks[i] = scene_lock(r.client, kinds[i], name);
         assert_int_equal(hf_lock_acquire(locks[i]), HF_OK);
@@ -215,11 +202,9 @@ CASE(holds_outlive_a_move_that_has_stopped) {
 }
 
 static long long count_refused(struct server *server) {
-    char *info = cmd_str(server, "INFO errorstats");
+    own_text *info = cmd_str(server, "INFO errorstats");
     const char *found = strstr(info, "errorstat_TRYAGAIN:count=");
-    long long count = found != NULL ? atoll(strchr(found, '=') + 1) : 0;
-    free(info);
-    return count;
+    return found != NULL ? atoll(strchr(found, '=') + 1) : 0;
 }
 
 struct refusals {
@@ -240,8 +225,8 @@ static bool is_refused(void *arg) {
 static void waits_for_the_rest(struct ring *r, any_kind kind, const char *name) {
     struct scene_waiter waiter;
     struct ring_move move = ring_move_of(r, name);
-    hf_lock *lock = scene_lock(r->client, kind, name);
-    hf_lock *rival = scene_lock(r->rival, kind, name);
+    own_lock *lock = scene_lock(r->client, kind, name);
+    own_lock *rival = scene_lock(r->rival, kind, name);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     struct refusals refusals = {&move, count_refusals(&move)};
     ring_open_slot(&move);
@@ -253,8 +238,6 @@ static void waits_for_the_rest(struct ring *r, any_kind kind, const char *name) 
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_int_equal(scene_join(&waiter), HF_OK);
     assert_int_equal(hf_lock_release_as(rival, waiter.owner), HF_OK);
-    hf_lock_free(lock);
-    hf_lock_free(rival);
 }
 
 RING_CASE(several_keys_wait_until_all_have_moved) {
@@ -269,8 +252,8 @@ RING_CASE(side_keys_of_a_lock_move_first) {
     struct scene_waiter waiter;
     int64_t first, second;
     struct ring_move move = ring_move_of(r, "beside");
-    hf_lock *lock = scene_lock(r->client, HF_PLAIN | HF_FENCED, "beside");
-    hf_lock *rival = scene_lock(r->rival, HF_PLAIN | HF_FENCED, "beside");
+    own_lock *lock = scene_lock(r->client, HF_PLAIN | HF_FENCED, "beside");
+    own_lock *rival = scene_lock(r->rival, HF_PLAIN | HF_FENCED, "beside");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_token(lock, &first), HF_OK);
     struct refusals refusals = {&move, count_refusals(&move)};
@@ -289,8 +272,6 @@ RING_CASE(side_keys_of_a_lock_move_first) {
     assert_int_equal(hf_lock_token_as(rival, waiter.owner, &second), HF_OK);
     assert_true(second > first);
     assert_int_equal(hf_lock_release_as(rival, waiter.owner), HF_OK);
-    hf_lock_free(lock);
-    hf_lock_free(rival);
 }
 
 /* ---- Told of a release over there ---- */
@@ -312,8 +293,8 @@ static bool is_redirected(void *arg) {
 RING_CASE(handed_over_while_the_slot_is_open) {
     struct scene_waiter waiter;
     struct ring_move move = ring_move_of(r, "handed");
-    hf_lock *lock = scene_lock(r->client, HF_PLAIN, "handed");
-    hf_lock *rival = scene_lock(r->rival, HF_PLAIN, "handed");
+    own_lock *lock = scene_lock(r->client, HF_PLAIN, "handed");
+    own_lock *rival = scene_lock(r->rival, HF_PLAIN, "handed");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     ring_open_slot(&move);
     ring_move_key(&move, "handed");
@@ -328,8 +309,6 @@ RING_CASE(handed_over_while_the_slot_is_open) {
     assert_true(passed_ms < NEXT_LOOK_MS);
     assert_int_equal(hf_lock_release_as(rival, waiter.owner), HF_OK);
     ring_close_slot(&move);
-    hf_lock_free(lock);
-    hf_lock_free(rival);
 }
 
 /* A client that has listened since before hears nothing of a release over there, but the slot's end does not
@@ -337,8 +316,8 @@ RING_CASE(handed_over_while_the_slot_is_open) {
 RING_CASE(released_elsewhere_while_a_waiter_listens_here) {
     struct scene_waiter waiter;
     struct ring_move move = ring_move_of(r, "left");
-    hf_lock *lock = scene_lock(r->client, HF_PLAIN, "left");
-    hf_lock *rival = scene_lock(r->rival, HF_PLAIN, "left");
+    own_lock *lock = scene_lock(r->client, HF_PLAIN, "left");
+    own_lock *rival = scene_lock(r->rival, HF_PLAIN, "left");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     scene_wait_for(&waiter, rival);
     assert_true(ring_wait_listened(move.from, "left"));
@@ -350,16 +329,13 @@ RING_CASE(released_elsewhere_while_a_waiter_listens_here) {
     assert_int_equal(scene_join(&waiter), HF_OK);
     assert_true(now_ms() - closed_ms < NEXT_LOOK_MS);
     assert_int_equal(hf_lock_release_as(rival, waiter.owner), HF_OK);
-    hf_lock_free(lock);
-    hf_lock_free(rival);
 }
 
 /* ---- Which messages ---- */
 
 static void assert_channels(struct server *server, const char *question, bool any) {
-    redisReply *reply = cmd(server, question);
+    own_reply *reply = cmd(server, question);
     assert_int_equal(reply->elements > 0, any);
-    freeReplyObject(reply);
 }
 
 /* As the url says, whatever the servers could do; by default as the first of them answers. */

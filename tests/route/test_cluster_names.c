@@ -5,11 +5,7 @@
  */
 #include "route/ring.h"
 
-#include "support/case.h"
 #include "support/server_internal.h"
-
-#include <stdio.h>
-#include <string.h>
 
 #define ADDRESS "127.0.0.1"
 #define HOST                                                                                       \
@@ -23,14 +19,13 @@ struct announced {
 };
 
 static bool says_it(struct server *server, const char *host) {
-    redisReply *reply = cmd(server, "CLUSTER SLOTS");
+    own_reply *reply = cmd(server, "CLUSTER SLOTS");
     bool all = reply != NULL && reply->type == REDIS_REPLY_ARRAY && reply->elements > 0;
     for (size_t i = 0; all && i < reply->elements; i++) {
         const redisReply *said = reply->element[i]->element[2]->element[0];
         all = host == NULL ? said->type == REDIS_REPLY_NIL
                            : said->type == REDIS_REPLY_STRING && strcmp(said->str, host) == 0;
     }
-    freeReplyObject(reply);
     return all;
 }
 
@@ -72,13 +67,11 @@ static bool note_host(const char *host, uint16_t port, char *ret_host, uint16_t 
 
 static hf_client *open_first(struct shards *shards, const char *host, struct hosts *hosts) {
     char url[128];
-    hf_client *client;
     hf_options options = scene_options();
     options.address_map = note_host;
     options.address_map_user = hosts;
     snprintf(url, sizeof url, "redis-cluster://%s:%d", host, server_port(shards_server(shards, 0)));
-    assert_int_equal(hf_open(url, &options, &client), HF_OK);
-    return client;
+    return made(hf_open, url, &options);
 }
 
 /* At each of the three, and after a slot when it goes to another. */
@@ -88,7 +81,7 @@ static void use_everywhere(struct ring *r, hf_client *client) {
         char stem[16], name[32];
         snprintf(stem, sizeof stem, "at-%d", i);
         ring_name_at(r, server, stem, name);
-        hf_lock *lock = scene_lock(client, HF_PLAIN, name);
+        own_lock *lock = scene_lock(client, HF_PLAIN, name);
         assert_int_equal(hf_lock_acquire(lock), HF_OK);
         assert_true(key_exists(server, name));
 
@@ -97,42 +90,38 @@ static void use_everywhere(struct ring *r, hf_client *client) {
         shards_move_slot(r->shards, slot, server, to);
         assert_int_equal(hf_lock_release(lock), HF_OK);
         assert_false(key_exists(to, name));
-        hf_lock_free(lock);
     }
 }
 
 RING_CASE(found_by_their_names) {
     struct hosts hosts = {.host = HOST};
     announce(r->shards, "hostname", HOST, HOST);
-    hf_client *client = open_first(r->shards, ADDRESS, &hosts);
+    own_client *client = open_first(r->shards, ADDRESS, &hosts);
     use_everywhere(r, client);
     assert_true(atomic_load(&hosts.wanted) >= SHARDS);
-    hf_close(client);
 }
 
 /* Then they are where the one is that was asked. */
 RING_CASE(found_where_the_first_is) {
     struct hosts hosts = {.host = "localhost"}; /* as the url has it, and nobody else */
     announce(r->shards, "unknown-endpoint", "", NULL);
-    hf_client *client = open_first(r->shards, "localhost", &hosts);
+    own_client *client = open_first(r->shards, "localhost", &hosts);
     use_everywhere(r, client);
     assert_true(atomic_load(&hosts.wanted) >= SHARDS);
     assert_int_equal(atomic_load(&hosts.others), 0);
-    hf_close(client);
 }
 
 /* They are to be known by names, and have none. */
 RING_CASE(nameless) {
     struct hosts hosts = {.host = "?"};
     announce(r->shards, "hostname", "", "?");
-    hf_client *client = open_first(r->shards, ADDRESS, &hosts);
+    own_client *client = open_first(r->shards, ADDRESS, &hosts);
     assert_int_equal(hf_ping(client), HF_EUNREACH);
     assert_non_null(strstr(hf_last_error()->text, "cluster-announce-hostname"));
     assert_int_equal(atomic_load(&hosts.wanted), 0);
 
     announce(r->shards, "ip", "", ADDRESS);
     assert_int_equal(hf_ping(client), HF_OK);
-    hf_close(client);
 }
 
 int main(void) {

@@ -4,10 +4,6 @@
  * once. With real slots, on three primaries without replicas.
  */
 #include "route/ring.h"
-#include "support/case.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 struct move {
     struct shards *shards;
@@ -17,11 +13,9 @@ struct move {
 };
 
 static long long count_refused(struct server *server) {
-    char *info = cmd_str(server, "INFO errorstats");
+    own_text *info = cmd_str(server, "INFO errorstats");
     const char *found = strstr(info, "errorstat_TRYAGAIN:count=");
-    long long count = found != NULL ? atoll(strchr(found, '=') + 1) : 0;
-    free(info);
-    return count;
+    return found != NULL ? atoll(strchr(found, '=') + 1) : 0;
 }
 
 /* From here on the key is over there, and nothing else is. */

@@ -8,39 +8,31 @@
  */
 #include "redis/wire/script.h"
 #include "route/ring.h"
-#include "support/case.h"
-
-#include <stdio.h>
-#include <string.h>
 
 /* All keys of the slot but for the lock's own. */
 static void move_holds(const struct ring_move *move, const char *name) {
-    redisReply *keys = cmd(move->from, "CLUSTER GETKEYSINSLOT %u 100", move->slot);
+    own_reply *keys = cmd(move->from, "CLUSTER GETKEYSINSLOT %u 100", move->slot);
     for (size_t i = 0; i < keys->elements; i++)
         if (strcmp(keys->element[i]->str, name) != 0)
             ring_move_key(move, keys->element[i]->str);
-    freeReplyObject(keys);
 }
 
 /* ---- What would happen ---- */
 
-/* Runs a script of ours on one key, with three arguments behind `not-after`; perhaps as one who was sent there. Returns the
- * first number of its answer; the time alone means that it went well. */
+/* Runs a script of ours on one key, with three arguments behind `not-after`; perhaps as one who was
+ * sent there. Returns the first number of its answer; the time alone means that it went well. */
 static long long run(struct server *server, bool asking, const struct hfi_script *script,
                      const char *key, const char *a, const char *b, const char *c) {
-    redisContext *context = server_connect(server);
+    own_context *context = server_connect(server);
     assert_non_null(context);
     if (asking)
         freeReplyObject(redisCommand(context, "ASKING"));
-    redisReply *reply = redisCommand(context, "EVAL %b 1 %s 0 %s %s %s publish somewhere",
-                                     script->body, script->len, key, a, b, c);
+    own_reply *reply = redisCommand(context, "EVAL %b 1 %s 0 %s %s %s publish somewhere",
+                                    script->body, script->len, key, a, b, c);
     assert_non_null(reply);
     if (reply->type != REDIS_REPLY_ARRAY && reply->type != REDIS_REPLY_INTEGER)
         fail_msg("%s: %s", script->name, reply->str);
-    long long verdict = reply->type == REDIS_REPLY_ARRAY ? reply->element[0]->integer : 1;
-    freeReplyObject(reply);
-    redisFree(context);
-    return verdict;
+    return reply->type == REDIS_REPLY_ARRAY ? reply->element[0]->integer : 1;
 }
 
 RING_CASE(following_the_lock_lets_a_writer_in_beside_a_reader) {
@@ -97,14 +89,15 @@ static bool is_free(hf_lock *lock) {
     return !locked;
 }
 
-/* Ann reads all the while; Bob reads and lets go; Eve wants to write. The lock moves, and then stays alone over there. */
+/* Ann reads all the while; Bob reads and lets go; Eve wants to write. The lock moves, and then
+ * stays alone over there. */
 RING_CASE(a_writer_waits_for_a_reader_whose_holds_have_not_moved) {
     struct scene_waiter eve;
     struct released bob;
     struct ring_move move = ring_move_of(r, "rw");
-    hf_lock *ann_lock = scene_lock(r->client, HF_READ, "rw");
-    hf_lock *bob_lock = scene_lock(r->rival, HF_READ, "rw");
-    hf_lock *eve_lock = scene_lock(r->rival, HF_WRITE, "rw");
+    own_lock *ann_lock = scene_lock(r->client, HF_READ, "rw");
+    own_lock *bob_lock = scene_lock(r->rival, HF_READ, "rw");
+    own_lock *eve_lock = scene_lock(r->rival, HF_WRITE, "rw");
     assert_int_equal(hf_lock_acquire(ann_lock), HF_OK);
     assert_int_equal(hf_lock_acquire(bob_lock), HF_OK);
     ring_open_slot(&move);
@@ -131,9 +124,6 @@ RING_CASE(a_writer_waits_for_a_reader_whose_holds_have_not_moved) {
     assert_true(is_free(ann_lock));
     assert_int_equal(scene_stats(r->client).losses, 0);
     assert_int_equal(scene_stats(r->rival).losses, 0);
-    hf_lock_free(ann_lock);
-    hf_lock_free(bob_lock);
-    hf_lock_free(eve_lock);
 }
 
 struct tries {
@@ -151,8 +141,8 @@ static bool is_tried_or_done(void *arg) {
 RING_CASE(a_reader_whose_holds_have_moved_first_lets_go) {
     struct released ann;
     struct ring_move move = ring_move_of(r, "rw");
-    hf_lock *ann_lock = scene_lock(r->client, HF_READ, "rw");
-    hf_lock *eve_lock = scene_lock(r->rival, HF_WRITE, "rw");
+    own_lock *ann_lock = scene_lock(r->client, HF_READ, "rw");
+    own_lock *eve_lock = scene_lock(r->rival, HF_WRITE, "rw");
     assert_int_equal(hf_lock_acquire(ann_lock), HF_OK);
     ring_open_slot(&move);
     move_holds(&move, "rw");
@@ -168,16 +158,14 @@ RING_CASE(a_reader_whose_holds_have_moved_first_lets_go) {
     assert_int_equal(hf_lock_acquire(eve_lock), HF_OK);
     assert_int_equal(hf_lock_release(eve_lock), HF_OK);
     assert_int_equal(scene_stats(r->client).losses, 0);
-    hf_lock_free(ann_lock);
-    hf_lock_free(eve_lock);
 }
 
 /* A writer has no keys beside the lock, and still waits: it cannot know which readers there are. */
 RING_CASE(a_writer_keeps_its_lock_through_a_move) {
     struct released eve;
     struct ring_move move = ring_move_of(r, "rw");
-    hf_lock *eve_lock = scene_lock(r->client, HF_WRITE, "rw");
-    hf_lock *ann_lock = scene_lock(r->rival, HF_READ, "rw");
+    own_lock *eve_lock = scene_lock(r->client, HF_WRITE, "rw");
+    own_lock *ann_lock = scene_lock(r->rival, HF_READ, "rw");
     assert_int_equal(hf_lock_acquire(eve_lock), HF_OK);
     ring_open_slot(&move);
     ring_move_key(&move, "rw");
@@ -190,8 +178,6 @@ RING_CASE(a_writer_keeps_its_lock_through_a_move) {
     assert_int_equal(eve.result, HF_OK);
     assert_int_equal(hf_lock_acquire(ann_lock), HF_OK);
     assert_int_equal(hf_lock_release(ann_lock), HF_OK);
-    hf_lock_free(eve_lock);
-    hf_lock_free(ann_lock);
 }
 
 RUN_CASES(ring_start, ring_stop)

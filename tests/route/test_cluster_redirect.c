@@ -3,11 +3,6 @@
  * the end, where it belongs, and once. With real servers and real slots.
  */
 #include "route/ring.h"
-#include "support/case.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* A slot, who serves it, and who is to. */
 struct move {
@@ -23,11 +18,10 @@ static void warm_up(struct move *m, any_kind kind) {
     for (size_t i = 0; i < 2; i++) {
         char name[32];
         ring_name_at(&m->r, servers[i], "warm", name);
-        hf_lock *lock = scene_lock(m->r.client, kind, name);
+        own_lock *lock = scene_lock(m->r.client, kind, name);
         assert_int_equal(hf_lock_acquire(lock), HF_OK);
         assert_int_equal(hf_lock_extend(lock, LONG_MS), HF_OK);
         assert_int_equal(hf_lock_release(lock), HF_OK);
-        hf_lock_free(lock);
     }
 }
 
@@ -49,86 +43,66 @@ static void end(struct move *m) {
 
 /* How often an acquire was done at each; a hold that has moved may also have been verified by now. */
 static void assert_acquired(struct move *m, const char *name, size_t at_from, size_t at_to) {
-    char done[64];
-    snprintf(done, sizeof done, "\"hset\" \"%s\"", name);
+    own_text *done = text_of("\"hset\" \"%s\"", name);
     assert_int_equal(monitor_count(m->at_from, done), at_from);
     assert_int_equal(monitor_count(m->at_to, done), at_to);
 }
 
-CASE(moved) {
-    struct move m;
-    begin(&m, "moved", HF_PLAIN, NULL);
-    hf_lock *lock = scene_lock(m.r.client, HF_PLAIN, "moved");
-    shards_open_slot(m.r.shards, m.slot, m.from, m.to);
-    shards_close_slot(m.r.shards, m.slot, m.from, m.to);
+CASE_IN(moved, struct move, m, begin, end, "moved", HF_PLAIN, NULL) {
+    own_lock *lock = scene_lock(m->r.client, HF_PLAIN, "moved");
+    shards_open_slot(m->r.shards, m->slot, m->from, m->to);
+    shards_close_slot(m->r.shards, m->slot, m->from, m->to);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    assert_acquired(&m, "moved", 0, 1);
-    assert_int_equal(scene_stats(m.r.client).redirects, 1);
+    assert_acquired(m, "moved", 0, 1);
+    assert_int_equal(scene_stats(m->r.client).redirects, 1);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    assert_int_equal(scene_stats(m.r.client).redirects, 1); /* it is known now */
-    assert_int_equal(scene_stats(m.r.client).failovers, 0);
-    hf_lock_free(lock);
-    end(&m);
+    assert_int_equal(scene_stats(m->r.client).redirects, 1); /* it is known now */
+    assert_int_equal(scene_stats(m->r.client).failovers, 0);
 }
 
 /* Held while its slot moves: the hold goes along, and the map is learnt by a client that asks first. */
-CASE(U83_moved_while_held) {
-    struct move m;
-    begin(&m, "held", HF_PLAIN, NULL);
-    hf_lock *lock = scene_lock(m.r.client, HF_PLAIN, "held");
-    hf_lock *rival = scene_lock(m.r.rival, HF_PLAIN, "held");
+CASE_IN(U83_moved_while_held, struct move, m, begin, end, "held", HF_PLAIN, NULL) {
+    own_lock *lock = scene_lock(m->r.client, HF_PLAIN, "held");
+    own_lock *rival = scene_lock(m->r.rival, HF_PLAIN, "held");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    shards_move_slot(m.r.shards, m.slot, m.from, m.to);
+    shards_move_slot(m->r.shards, m->slot, m->from, m->to);
     assert_int_equal(hf_lock_try(rival), HF_EBUSY);
     assert_int_equal(hf_lock_extend(lock, LONG_MS), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_int_equal(hf_lock_try(rival), HF_OK);
-    assert_int_equal(scene_stats(m.r.client).losses, 0);
-    hf_lock_free(lock);
-    hf_lock_free(rival);
-    end(&m);
+    assert_int_equal(scene_stats(m->r.client).losses, 0);
 }
 
 /* What must not be done twice is not. */
-CASE(moved_what_counts) {
-    struct move m;
-    hf_sem *sem;
+CASE_IN(moved_what_counts, struct move, m, begin, end, "counted", HF_PLAIN, NULL) {
     bool set;
     int64_t left;
-    begin(&m, "counted", HF_PLAIN, NULL);
-    assert_int_equal(hf_sem_new(m.r.client, "counted", &sem), HF_OK);
+    own_sem *sem = made(hf_sem_new, m->r.client, "counted");
     assert_int_equal(hf_sem_try_set(sem, 10, 0, &set), HF_OK);
-    shards_move_slot(m.r.shards, m.slot, m.from, m.to);
+    shards_move_slot(m->r.shards, m->slot, m->from, m->to);
     assert_int_equal(hf_sem_release(sem, 3), HF_OK);
     assert_int_equal(hf_sem_available(sem, &left), HF_OK);
     assert_int_equal(left, 13);
     assert_int_equal(hf_sem_acquire(sem, 1), HF_OK);
     assert_int_equal(hf_sem_available(sem, &left), HF_OK);
     assert_int_equal(left, 12);
-    assert_int_equal(scene_stats(m.r.client).in_doubt, 0);
-    hf_sem_free(sem);
-    end(&m);
+    assert_int_equal(scene_stats(m->r.client).in_doubt, 0);
 }
 
 /* One key, which is not where the slot is: each command is done at the other, and asks again before the next. */
-CASE(asked) {
-    struct move m;
-    begin(&m, "asked", HF_PLAIN, NULL);
-    hf_lock *lock = scene_lock(m.r.client, HF_PLAIN, "asked");
-    hf_lock *rival = scene_lock(m.r.rival, HF_PLAIN, "asked");
-    shards_open_slot(m.r.shards, m.slot, m.from, m.to);
+CASE_IN(asked, struct move, m, begin, end, "asked", HF_PLAIN, NULL) {
+    own_lock *lock = scene_lock(m->r.client, HF_PLAIN, "asked");
+    own_lock *rival = scene_lock(m->r.rival, HF_PLAIN, "asked");
+    shards_open_slot(m->r.shards, m->slot, m->from, m->to);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    assert_acquired(&m, "asked", 0, 1);
+    assert_acquired(m, "asked", 0, 1);
     assert_int_equal(hf_lock_extend(lock, LONG_MS), HF_OK);
     assert_int_equal(hf_lock_try(rival), HF_EBUSY);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_int_equal(hf_lock_try(rival), HF_OK);
     assert_int_equal(hf_lock_release(rival), HF_OK);
-    assert_true(scene_stats(m.r.client).redirects >= 3);
-    shards_close_slot(m.r.shards, m.slot, m.from, m.to);
-    hf_lock_free(lock);
-    hf_lock_free(rival);
-    end(&m);
+    assert_true(scene_stats(m->r.client).redirects >= 3);
+    shards_close_slot(m->r.shards, m->slot, m->from, m->to);
 }
 
 /* By either server: which of the two says TRYAGAIN, the other having said ASK, depends on the version. */
@@ -140,12 +114,10 @@ struct said {
 
 static long long times_said_by(struct server *server, const char *word) {
     char field[64];
-    char *info = cmd_str(server, "INFO errorstats");
+    own_text *info = cmd_str(server, "INFO errorstats");
     snprintf(field, sizeof field, "errorstat_%s:count=", word);
     const char *found = strstr(info, field);
-    long long times = found != NULL ? atoll(found + strlen(field)) : 0;
-    free(info);
-    return times;
+    return found != NULL ? atoll(found + strlen(field)) : 0;
 }
 
 static long long times_said(const struct move *m, const char *word) {
@@ -159,42 +131,34 @@ static bool is_said(void *arg) {
 
 /* Several keys, some of which do not exist: neither server knows where they are until the move is
  * over. */
-CASE(U84_TRYAGAIN_is_retried) {
-    struct move m;
+CASE_IN(U84_TRYAGAIN_is_retried, struct move, m, begin, end, "again", HF_PLAIN | HF_FENCED, NULL) {
     struct scene_waiter waiter;
-    begin(&m, "again", HF_PLAIN | HF_FENCED, NULL);
-    hf_lock *lock = scene_lock(m.r.client, HF_PLAIN | HF_FENCED, "again");
+    own_lock *lock = scene_lock(m->r.client, HF_PLAIN | HF_FENCED, "again");
     assert_int_equal(hf_lock_acquire(lock), HF_OK); /* the counter of its tokens stays */
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    shards_open_slot(m.r.shards, m.slot, m.from, m.to);
-    struct said said = {&m, "TRYAGAIN", times_said(&m, "TRYAGAIN")};
+    shards_open_slot(m->r.shards, m->slot, m->from, m->to);
+    struct said said = {m, "TRYAGAIN", times_said(m, "TRYAGAIN")};
     scene_wait_for(&waiter, lock);
     assert_true(wait_until(is_said, &said, HANG_MS));
-    shards_move_keys(m.r.shards, m.slot, m.from, m.to);
-    shards_close_slot(m.r.shards, m.slot, m.from, m.to);
+    shards_move_keys(m->r.shards, m->slot, m->from, m->to);
+    shards_close_slot(m->r.shards, m->slot, m->from, m->to);
     assert_int_equal(scene_join(&waiter), HF_OK);
-    assert_acquired(&m, "again", 1, 1); /* the first was before */
+    assert_acquired(m, "again", 1, 1); /* the first was before */
     assert_int_equal(hf_lock_release_as(lock, waiter.owner), HF_OK);
-    hf_lock_free(lock);
-    end(&m);
 }
 
 /* Nobody serves it for a while. */
-CASE(U87_CLUSTERDOWN_is_retried) {
-    struct move m;
+CASE_IN(U87_CLUSTERDOWN_is_retried, struct move, m, begin, end, "down", HF_PLAIN, NULL) {
     struct scene_waiter waiter;
-    begin(&m, "down", HF_PLAIN, NULL);
-    hf_lock *lock = scene_lock(m.r.client, HF_PLAIN, "down");
-    struct said said = {&m, "CLUSTERDOWN", times_said(&m, "CLUSTERDOWN")};
-    cmd_ok(m.from, "CLUSTER DELSLOTS %u", m.slot);
+    own_lock *lock = scene_lock(m->r.client, HF_PLAIN, "down");
+    struct said said = {m, "CLUSTERDOWN", times_said(m, "CLUSTERDOWN")};
+    cmd_ok(m->from, "CLUSTER DELSLOTS %u", m->slot);
     scene_wait_for(&waiter, lock);
     assert_true(wait_until(is_said, &said, HANG_MS));
-    cmd_ok(m.from, "CLUSTER ADDSLOTS %u", m.slot);
+    cmd_ok(m->from, "CLUSTER ADDSLOTS %u", m->slot);
     assert_int_equal(scene_join(&waiter), HF_OK);
-    assert_acquired(&m, "down", 1, 0);
+    assert_acquired(m, "down", 1, 0);
     assert_int_equal(hf_lock_release_as(lock, waiter.owner), HF_OK);
-    hf_lock_free(lock);
-    end(&m);
 }
 
 /* ---- Renewals ---- */
@@ -217,13 +181,13 @@ static void wait_renewed(hf_client *client, uint64_t more) {
 /* Three of one slot go in one script, and one of another slot does not; then some of them are on the
  * move. */
 CASE(renewed_by_slot) {
+    OWN(end) struct move m;
     static const char *const names[] = {"{one}a", "{one}b", "{one}c", "two"};
     enum { NAMES = sizeof names / sizeof names[0] };
     hf_options options = scene_options();
     options.watchdog_ms = ENDURING_MS;
     options.flags |=
         HF_NO_TRACKING; /* a report of a moved key has it renewed apart from the others */
-    struct move m;
     hf_lock *locks[NAMES];
     begin(&m, "{one}", HF_PLAIN, &options);
     for (size_t i = 0; i < NAMES; i++) {
@@ -242,37 +206,28 @@ CASE(renewed_by_slot) {
         assert_int_equal(hf_lock_release(locks[i]), HF_OK);
         hf_lock_free(locks[i]);
     }
-    end(&m);
 }
 
 /* ---- The wrong scheme ---- */
 
 RING_CASE(a_cluster_as_one_server) {
-    hf_client *client;
     char name[32];
     struct server *other = shards_other(r->shards, shards_server(r->shards, 0));
     ring_name_at(r, other, "wrong", name);
-    assert_int_equal(hf_open(server_tcp_url(shards_server(r->shards, 0)), NULL, &client), HF_OK);
-    hf_lock *lock = scene_lock(client, HF_PLAIN, name);
+    own_client *client = made(hf_open, server_tcp_url(shards_server(r->shards, 0)), NULL);
+    own_lock *lock = scene_lock(client, HF_PLAIN, name);
     assert_int_equal(hf_lock_acquire(lock), HF_ENOTSUP);
     assert_non_null(strstr(hf_last_error()->text, "redis-cluster://"));
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 CASE(one_server_as_a_cluster) {
     const struct server_options options = {.tcp = true};
-    struct server *server = server_start(&options);
-    hf_client *client;
-    char url[64];
-    snprintf(url, sizeof url, "redis-cluster://127.0.0.1:%d", server_port(server));
-    assert_int_equal(hf_open(url, NULL, &client), HF_OK);
-    hf_lock *lock = scene_lock(client, HF_PLAIN, "wrong");
+    own_server *server = server_start(&options);
+    own_text *url = text_of("redis-cluster://127.0.0.1:%d", server_port(server));
+    own_client *client = made(hf_open, url, NULL);
+    own_lock *lock = scene_lock(client, HF_PLAIN, "wrong");
     assert_int_equal(hf_lock_acquire(lock), HF_ENOTSUP);
     assert_non_null(strstr(hf_last_error()->text, "use redis://"));
-    hf_lock_free(lock);
-    hf_close(client);
-    server_free(server);
 }
 
 RUN_CASES(ring_start, ring_stop)

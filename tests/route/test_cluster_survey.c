@@ -3,14 +3,10 @@
  * servers.
  */
 #include "support/case.h"
+#include "support/new_lock.h"
 #include "support/shards.h"
-#include "support/wait.h"
 
 #include <holdfast/holdfast.h>
-
-#include <stddef.h>
-#include <stdio.h>
-#include <string.h>
 
 #define LOCKS 24 /* some at each of three servers */
 
@@ -31,12 +27,10 @@ static int stop(void **state) {
 
 static hf_client *open_one(int64_t report_after_ms) {
     hf_options options = HF_OPTIONS_INIT;
-    hf_client *client;
     options.cmd_timeout_ms = 5000;
     options.watchdog_ms = 60000;
     options.report_after_ms = report_after_ms;
-    assert_int_equal(hf_open(shards_url(shards), &options, &client), HF_OK);
-    return client;
+    return made(hf_open, shards_url(shards), &options);
 }
 
 static size_t reported_by_both(const hf_fleet *fleet) {
@@ -65,8 +59,7 @@ CASE(locks_of_all_servers_are_reported) {
     hf_client *client = open_one(0), *asker = open_one(1000);
     hf_lock *locks[LOCKS];
     for (int i = 0; i < LOCKS; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "spread-%d", i);
+        own_text *name = text_of("spread-%d", i);
         assert_int_equal(hf_lock_new(client, name, &locks[i]), HF_OK);
         assert_int_equal(hf_lock_acquire(locks[i]), HF_OK);
     }
@@ -92,8 +85,7 @@ CASE(permits_of_all_servers_are_reported) {
     hf_fleet *fleet = NULL;
     bool set;
     for (int i = 0; i < LOCKS; i++) {
-        char name[32];
-        snprintf(name, sizeof name, i % 2 == 0 ? "pool-%d" : "pool-{%d}", i);
+        own_text *name = text_of(i % 2 == 0 ? "pool-%d" : "pool-{%d}", i);
         assert_int_equal(hf_permits_new(client, name, &permits[i]), HF_OK);
         assert_int_equal(hf_permits_try_set(permits[i], 2, &set), HF_OK);
         assert_int_equal(hf_permits_acquire(permits[i], &ids[i]), HF_OK);
@@ -115,11 +107,10 @@ CASE(permits_of_all_servers_are_reported) {
 }
 
 static bool holder_is_alive(void *arg) {
-    hf_fleet *fleet = NULL;
+    own_fleet *fleet = NULL;
     assert_int_equal(hf_survey(arg, NULL, &fleet), HF_OK);
     bool alive = fleet->missing == 0 && fleet->locks_len == 1 &&
                  fleet->locks[0]->holders[0]->presence == HF_PRESENCE_ALIVE;
-    hf_fleet_free(fleet);
     return alive;
 }
 
@@ -128,10 +119,9 @@ CASE(a_client_unreachable_at_one_server_is_asked_at_another) {
     static const char *const refusals[] = {"resetchannels", "-publish", "-subscribe"};
     hf_client *client = open_one(0), *asker;
     hf_options options = HF_OPTIONS_INIT;
-    hf_lock *lock;
     options.user = "asker";
     options.password = "secret";
-    assert_int_equal(hf_lock_new(client, "kept", &lock), HF_OK);
+    hf_lock *lock = made(hf_lock_new, client, "kept");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     for (int i = 0; i < SHARDS; i++) {
         for (int k = 0; k < SHARDS; k++)
@@ -147,15 +137,13 @@ CASE(a_client_unreachable_at_one_server_is_asked_at_another) {
 }
 
 static bool all_answer(void *arg) {
-    hf_fleet *fleet = NULL;
-    bool answer = hf_survey(arg, NULL, &fleet) == HF_OK && fleet->missing == 0;
-    hf_fleet_free(fleet);
-    return answer;
+    own_fleet *fleet = NULL;
+    return hf_survey(arg, NULL, &fleet) == HF_OK && fleet->missing == 0;
 }
 
 /* The answers of the other servers are reported, and the missing server is named. */
 CASE(a_dead_server_is_missing) {
-    hf_client *client = open_one(1000);
+    own_client *client = open_one(1000);
     hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     hf_fleet *fleet = NULL;
     options.limit_ms = HANG_MS;
@@ -167,7 +155,6 @@ CASE(a_dead_server_is_missing) {
         assert_non_null(strstr(fleet->missing_text, "did not answer"));
         hf_fleet_free(fleet);
     }
-    assert_int_equal(hf_close(client), HF_OK);
 }
 
 RUN_CASES(start, stop)

@@ -5,12 +5,8 @@
  */
 #include "route/scene.h"
 
-#include "support/case.h"
 #include "support/server_internal.h"
 #include "support/tls.h"
-
-#include <stdio.h>
-#include <string.h>
 
 #define SERVERS 2
 #define LOCALHOST "127.0.0.1"
@@ -99,11 +95,10 @@ static int use_both(const char *host, const char *query, const hf_options *optio
     if (err != HF_OK)
         return err;
     for (int i = 0; i < SERVERS && err == HF_OK; i++) {
-        hf_lock *lock = scene_lock(client, HF_PLAIN, names[i]);
+        own_lock *lock = scene_lock(client, HF_PLAIN, names[i]);
         err = hf_lock_try(lock);
         if (err == HF_OK)
             err = hf_lock_release(lock);
-        hf_lock_free(lock);
     }
     hf_close(client); /* which succeeds, and leaves the words alone */
     return err;

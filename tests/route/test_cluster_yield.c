@@ -1,16 +1,13 @@
 /*
- * Yielding (src/redis/wait/yield_to_waiters.c) for a lock that has moved to another server of a cluster meanwhile, with memory that fails at
- * each step in turn.
+ * Yielding (src/redis/wait/yield_to_waiters.c) for a lock that has moved to another server of a
+ * cluster meanwhile, with memory that fails at each step in turn.
  *
- * A client that released it listens where it was. Its next attempt is sent elsewhere, where somebody else has the lock, so it listens there
- * instead; and if there is no memory for that, nowhere: it polls. What it was owed for is then nobody's business any more.
+ * A client that released it listens where it was. Its next attempt is sent elsewhere, where
+ * somebody else has the lock, so it listens there instead; and if there is no memory for that,
+ * nowhere: it polls. What it was owed for is then nobody's business any more.
  */
 #include "route/ring.h"
-#include "support/case.h"
 #include "support/memory.h"
-
-#include <stdio.h>
-#include <string.h>
 
 #define NAME "stood-back-for"
 #define STEPS_MAX 200
@@ -94,9 +91,8 @@ static void begin(struct stage *stage, struct ring *ring) {
 }
 
 static void say(struct stage *stage, const char *line) {
-    redisReply *reply = shards_ask(stage->ring->shards, stage->to, line);
+    own_reply *reply = shards_ask(stage->ring->shards, stage->to, line);
     assert_true(reply != NULL && reply->type == REDIS_REPLY_INTEGER);
-    freeReplyObject(reply);
 }
 
 /* Somebody else has it where the slot goes to, and the client that finds nothing here is sent there. */
@@ -112,16 +108,14 @@ static void free_it(struct stage *stage) {
 }
 
 static void release_slowly(struct stage *stage) {
-    redisContext *sleeper = server_connect(stage->from);
-    redisReply *reply = NULL;
+    own_context *sleeper = server_connect(stage->from);
+    own_reply *reply = NULL;
     int sent = 0;
     assert_int_equal(redisAppendCommand(sleeper, "DEBUG SLEEP " SLOW), REDIS_OK);
     while (sent == 0)
         assert_int_equal(redisBufferWrite(sleeper, &sent), REDIS_OK);
     assert_int_equal(hf_lock_release_as(stage->lock, 5), HF_OK);
     assert_int_equal(redisGetReply(sleeper, (void **)&reply), REDIS_OK);
-    freeReplyObject(reply);
-    redisFree(sleeper);
 }
 
 struct asked {

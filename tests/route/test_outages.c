@@ -4,15 +4,11 @@
 #include <holdfast/holdfast.h>
 
 #include "support/case.h"
-#include "support/server.h"
+#include "support/new_lock.h"
 #include "support/shards.h"
-#include "support/wait.h"
 #include "support/watched.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 
 enum { WARNINGS_MAX = 64, ATTEMPTS = 8, RENEWALS = 3 };
 
@@ -48,19 +44,16 @@ static void write_journal(hf_log_level level, const char *message, void *user) {
 
 static hf_client *open_client(const char *urls, struct journal *journal) {
     hf_options options = HF_OPTIONS_INIT;
-    hf_client *client;
     *journal = (struct journal){.mtx = PTHREAD_MUTEX_INITIALIZER};
     options.watchdog_ms = 9000;
     options.restart_guard_ms = 0;
     options.log = write_journal;
     options.log_user = journal;
-    assert_int_equal(hf_open(urls, &options, &client), HF_OK);
-    return client;
+    return made(hf_open, urls, &options);
 }
 
 static hf_lock *hold(hf_client *client, const char *name) {
-    hf_lock *lock;
-    assert_int_equal(hf_lock_new(client, name, &lock), HF_OK);
+    hf_lock *lock = made(hf_lock_new, client, name);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     return lock;
 }
@@ -116,12 +109,11 @@ CASE(U92_two_nodes_of_a_cluster) {
 CASE(U92_every_sentinel) {
     struct watched *watched = watched_start(NULL);
     struct journal journal;
-    hf_lock *lock;
     hf_op *op;
     for (int i = 0; i < WATCHED_SENTINELS; i++)
         watched_kill_sentinel(watched, i);
     hf_client *client = open_client(watched_url(watched), &journal);
-    assert_int_equal(hf_lock_new(client, "guarded", &lock), HF_OK);
+    hf_lock *lock = made(hf_lock_new, client, "guarded");
     assert_int_equal(hf_lock_acquire_start(lock, NULL, NULL, NULL, &op), HF_OK);
     assert_true(wait_count(&journal.connects, WATCHED_SENTINELS * ATTEMPTS));
     assert_said_once(&journal);
@@ -158,16 +150,13 @@ CASE(U92_two_servers_of_a_quorum) {
 /* ZooKeeper: one connection to any of several hosts, which fail in different ways. */
 CASE(U92_two_hosts_of_a_url) {
     struct journal journal;
-    hf_client *client = open_client("zk://127.0.0.1:1,255.255.255.255:1", &journal);
-    hf_lock *lock;
+    own_client *client = open_client("zk://127.0.0.1:1,255.255.255.255:1", &journal);
     hf_op *op;
-    assert_int_equal(hf_lock_new(client, "nowhere", &lock), HF_OK);
+    own_lock *lock = made(hf_lock_new, client, "nowhere");
     assert_int_equal(hf_lock_acquire_start(lock, NULL, NULL, NULL, &op), HF_OK);
     assert_true(wait_count(&journal.connects, ATTEMPTS));
     assert_int_equal(journal.len, 1);
     (void)hf_op_abandon(op);
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 RUN_CASES(NULL, NULL)

@@ -5,11 +5,7 @@
  * pass all commands. With real servers behind a forwarder.
  */
 #include "route/scene.h"
-#include "support/case.h"
 #include "support/proxy.h"
-
-#include <stdio.h>
-#include <string.h>
 
 struct place {
     struct server *servers[2]; /* the second is a replica of the first, and then the reverse */
@@ -60,9 +56,9 @@ static void change(struct place *place) {
 /* A call that is refused goes to the new primary; then what is held is verified there, with leases or without. */
 CASE_IN(a_refusal_leads_to_the_new_primary, struct place, place, begin, end) {
     struct scene_events lost = {0}, none = {0};
-    hf_lock *kept = scene_lock(place->client, HF_PLAIN, "kept");
-    hf_lock *gone = scene_lock(place->client, HF_PLAIN, "gone");
-    hf_lock *next = scene_lock(place->client, HF_PLAIN, "next");
+    own_lock *kept = scene_lock(place->client, HF_PLAIN, "kept");
+    own_lock *gone = scene_lock(place->client, HF_PLAIN, "gone");
+    own_lock *next = scene_lock(place->client, HF_PLAIN, "next");
     assert_int_equal(hf_lock_on_lost(kept, scene_on_event, &none), HF_OK);
     assert_int_equal(hf_lock_on_lost(gone, scene_on_event, &lost), HF_OK);
     scene_acquire(kept, HF_WATCHDOG, NULL);
@@ -80,19 +76,15 @@ CASE_IN(a_refusal_leads_to_the_new_primary, struct place, place, begin, end) {
     assert_int_equal(hf_lock_release(next), HF_OK);
     assert_false(key_exists(place->servers[1], "kept"));
     assert_int_equal(atomic_load(&none.losses), 0);
-    hf_lock_free(kept);
-    hf_lock_free(gone);
-    hf_lock_free(next);
 }
 
 /* A release is a write, too; and a waiter is notified of it, at whichever server it waited. */
 CASE_IN(a_release_reaches_the_waiter, struct place, place, begin, end) {
     struct scene_waiter waiter;
-    hf_client *rival;
     hf_options options = scene_options();
-    assert_int_equal(hf_open(proxy_tcp_url(place->balancer), &options, &rival), HF_OK);
-    hf_lock *lock = scene_lock(place->client, HF_PLAIN, "waited");
-    hf_lock *other = scene_lock(rival, HF_PLAIN, "waited");
+    own_client *rival = made(hf_open, proxy_tcp_url(place->balancer), &options);
+    own_lock *lock = scene_lock(place->client, HF_PLAIN, "waited");
+    own_lock *other = scene_lock(rival, HF_PLAIN, "waited");
     scene_acquire(lock, HF_WATCHDOG, NULL);
     scene_wait_for(&waiter, other);
     assert_true(proxy_wait_seen(place->balancer, "\r\nSUBSCRIBE\r\n", 1, HANG_MS));
@@ -101,16 +93,13 @@ CASE_IN(a_release_reaches_the_waiter, struct place, place, begin, end) {
     assert_int_equal(scene_join(&waiter), HF_OK);
     assert_true(key_exists(place->servers[1], "waited"));
     assert_int_equal(hf_lock_release_as(other, waiter.owner), HF_OK);
-    hf_lock_free(lock);
-    hf_lock_free(other);
-    hf_close(rival);
 }
 
 /* The balancer has cut the connections, so nobody refuses anything; but it is another server, and that is enough. */
 CASE_IN(another_server_is_noticed, struct place, place, begin, end) {
     struct scene_events lost = {0}, none = {0};
-    hf_lock *kept = scene_lock(place->client, HF_PLAIN, "kept");
-    hf_lock *gone = scene_lock(place->client, HF_PLAIN, "gone");
+    own_lock *kept = scene_lock(place->client, HF_PLAIN, "kept");
+    own_lock *gone = scene_lock(place->client, HF_PLAIN, "gone");
     assert_int_equal(hf_lock_on_lost(kept, scene_on_event, &none), HF_OK);
     assert_int_equal(hf_lock_on_lost(gone, scene_on_event, &lost), HF_OK);
     scene_acquire(kept, LONG_MS, NULL);
@@ -123,8 +112,6 @@ CASE_IN(another_server_is_noticed, struct place, place, begin, end) {
     assert_int_equal(hf_lock_release(gone), HF_ELOST);
     assert_int_equal(hf_lock_release(kept), HF_OK);
     assert_int_equal(atomic_load(&none.losses), 0);
-    hf_lock_free(kept);
-    hf_lock_free(gone);
 }
 
 /* ---- What is there by mistake ---- */
@@ -139,12 +126,11 @@ static void expect_words(int err, int expected, const char *words) {
 
 /* Nobody waits for ever; and when it becomes the primary after all, it is used. */
 CASE_IN(a_replicas_address_is_reported, struct place, place, begin, end) {
-    hf_client *client;
     hf_options options = scene_options();
     options.cmd_timeout_ms = 3000;
     options.connect_timeout_ms = GIVE_UP_MS;
-    assert_int_equal(hf_open(server_tcp_url(place->servers[1]), &options, &client), HF_OK);
-    hf_lock *lock = scene_lock(client, HF_PLAIN, "replica");
+    own_client *client = made(hf_open, server_tcp_url(place->servers[1]), &options);
+    own_lock *lock = scene_lock(client, HF_PLAIN, "replica");
     assert_int_equal(hf_ping(client), HF_OK); /* queries may go to a replica */
     int64_t start_ms = now_ms();
     expect_words(hf_lock_acquire(lock), HF_EUNAVAILABLE, "this is a replica, not the primary");
@@ -153,8 +139,6 @@ CASE_IN(a_replicas_address_is_reported, struct place, place, begin, end) {
     cmd_ok(place->servers[1], "REPLICAOF NO ONE");
     assert_int_equal(hf_lock_acquire_for(lock, HANG_MS), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 static void answer_instead(struct place *place, const char *command, const char *answer) {

@@ -3,12 +3,8 @@
  * succeed. With real servers and sentinels.
  */
 #include "route/scene.h"
-#include "support/case.h"
 #include "support/crowd.h"
 #include "support/notification_log.h"
-
-#include <stdio.h>
-#include <string.h>
 
 /* ---- Killed ---- */
 
@@ -20,8 +16,7 @@ static const any_kind kinds[] = {HF_PLAIN, HF_PLAIN | HF_FENCED, HF_FAIR, HF_REA
 SCENE_CASE(killed_while_held) {
     hf_lock *locks[2 * KINDS], *rivals[2 * KINDS];
     for (size_t i = 0; i < 2 * KINDS; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "held-%zu", i);
+        own_text *name = text_of("held-%zu", i);
         locks[i] = scene_lock(s->client, kinds[i / 2], name);
         rivals[i] = scene_lock(s->rival, scene_rival_of(kinds[i / 2]), name);
         scene_acquire(locks[i], i % 2 == 0 ? HF_WATCHDOG : LONG_MS, NULL);
@@ -45,11 +40,11 @@ static bool has_channel(void *arg) {
 }
 
 static void killed_while_waited_for(any_kind kind) {
-    struct scene s;
+    OWN(scene_end) struct scene s;
     struct scene_waiter waiter;
     scene_begin(&s, NULL);
-    hf_lock *lock = scene_lock(s.client, kind, "waited");
-    hf_lock *rival = scene_lock(s.rival, kind, "waited");
+    own_lock *lock = scene_lock(s.client, kind, "waited");
+    own_lock *rival = scene_lock(s.rival, kind, "waited");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     scene_wait_for(&waiter, rival);
     assert_true(wait_until(has_channel, watched_primary(s.watched), HANG_MS));
@@ -59,14 +54,11 @@ static void killed_while_waited_for(any_kind kind) {
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_int_equal(scene_join(&waiter), HF_OK);
     assert_int_equal(hf_lock_release_as(rival, waiter.owner), HF_OK);
-    hf_lock_free(lock);
-    hf_lock_free(rival);
-    scene_end(&s);
 }
 
 /* Nobody here sends a command: it is the listening that finds the new primary. */
 CASE(killed_while_listened_to) {
-    struct scene s;
+    OWN(scene_end) struct scene s;
     hf_listener *listener;
     struct notification_log *notification_log = notification_log_new();
     scene_begin(&s, NULL);
@@ -80,7 +72,6 @@ CASE(killed_while_listened_to) {
     assert_true(notification_log_wait(notification_log, HF_NOTIFY_RELEASED, 1, HANG_MS));
     hf_listener_free(listener);
     notification_log_free(notification_log);
-    scene_end(&s);
 }
 
 CASE(killed_while_a_plain_one_is_waited_for) {
@@ -93,7 +84,7 @@ CASE(killed_while_a_fair_one_is_waited_for) {
 
 /* Nobody is there to take it, and it is taken all the same, by who is there next. */
 SCENE_CASE(killed_before_a_release) {
-    hf_lock *lock = scene_lock(s->client, HF_PLAIN, "released");
+    own_lock *lock = scene_lock(s->client, HF_PLAIN, "released");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     scene_replicate(s);
     struct server *old = watched_primary(s->watched);
@@ -102,17 +93,15 @@ SCENE_CASE(killed_before_a_release) {
     struct server *primary = watched_wait_switch(s->watched, old);
     assert_false(key_exists(primary, "released"));
     assert_int_equal(scene_stats(s->client).failovers, 1);
-    hf_lock_free(lock);
 }
 
 SCENE_CASE(killed_before_an_acquire) {
-    hf_lock *lock = scene_lock(s->client, HF_PLAIN, "acquired");
+    own_lock *lock = scene_lock(s->client, HF_PLAIN, "acquired");
     struct server *old = watched_primary(s->watched);
     server_kill(old);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     assert_ptr_not_equal(watched_primary(s->watched), old);
-    hf_lock_free(lock);
 }
 
 /* ---- By hand ---- */
@@ -128,8 +117,7 @@ struct busy {
 /* Writes to the old primary after the new one began may be lost; then the loss is reported. */
 static void *be_busy(void *arg) {
     struct busy *busy = arg;
-    char name[16];
-    snprintf(name, sizeof name, "busy-%d", busy->number);
+    own_text *name = text_of("busy-%d", busy->number);
     hf_lock *lock;
     if (hf_lock_new(busy->client, name, &lock) != HF_OK)
         return NULL;
@@ -188,7 +176,7 @@ SCENE_CASE(U90_by_hand_there_and_back) {
 SCENE_CASE(C327_restarted_one_by_one) {
     struct busy busy[2];
     struct crowd crowd = {0};
-    hf_lock *lock = scene_lock(s->client, HF_PLAIN, "rolling");
+    own_lock *lock = scene_lock(s->client, HF_PLAIN, "rolling");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     busy_begin(busy, 2, &crowd, s);
     for (int i = 0; i < WATCHED_SERVERS; i++) {
@@ -204,7 +192,6 @@ SCENE_CASE(C327_restarted_one_by_one) {
     }
     busy_end(busy, 2, &crowd);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
 }
 
 /* ---- Frozen ---- */

@@ -6,11 +6,7 @@
 #include "route/scripted.h"
 
 #include "route/scene.h"
-#include "support/case.h"
 #include "support/step.h"
-
-#include <stdio.h>
-#include <string.h>
 
 #define OFF_MS 60000 /* a fifth of the lease */
 
@@ -54,14 +50,13 @@ CASE(clocks_that_differ) {
     struct scripted *sentinel = scripted_start();
     struct warnings warnings = {0};
     hf_options options = scene_options();
-    hf_client *client;
     char url[256];
     options.log = note;
     options.log_user = &warnings;
     scripted_name(sentinel, LOCALHOST, server_port(scripted_servers[0]), 1);
     snprintf(url, sizeof url, "redis-sentinel://" LOCALHOST ":%d/" SCRIPTED_NAME,
              scripted_port(sentinel));
-    assert_int_equal(hf_open(url, &options, &client), HF_OK);
+    hf_client *client = made(hf_open, url, &options);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "clocks"),
             *fair = scene_lock(client, HF_FAIR, "line");
     pair(lock);

@@ -10,12 +10,8 @@
 #include "redis/exchange/env.h"
 #include "redis/route/sentinel/sentinel_impl.h"
 #include "route/scene.h"
-#include "support/case.h"
 #include "support/memory.h"
 #include "support/proxy.h"
-
-#include <stdio.h>
-#include <string.h>
 
 #define ASKED "GET-MASTER-ADDR-BY-NAME"
 
@@ -100,43 +96,36 @@ static hf_op *extend(struct confirmed *c, int i) {
 }
 
 static int result_of(hf_op *op) {
-    int err = hf_op_wait(op, HANG_MS, NULL);
-    hf_op_free(op);
-    return err;
+    return joined(op, NULL);
 }
 
 /* The sentinel's answer to the first comes before it is asked for the second. */
-CASE(both_count_if_the_sentinel_names_their_server) {
-    struct confirmed c;
-    begin(&c, LONG_MS);
-    proxy_stall_request(c.proxy, ASKED);
-    hf_op *first = extend(&c, 0), *second = extend(&c, 1);
-    assert_true(proxy_wait_held(c.proxy, HANG_MS));
-    assert_true(proxy_release_held(c.proxy) > 0);
+CASE_IN(both_count_if_the_sentinel_names_their_server, struct confirmed, c, begin, end, LONG_MS) {
+    proxy_stall_request(c->proxy, ASKED);
+    hf_op *first = extend(c, 0), *second = extend(c, 1);
+    assert_true(proxy_wait_held(c->proxy, HANG_MS));
+    assert_true(proxy_release_held(c->proxy) > 0);
     assert_int_equal(result_of(first), HF_OK);
     assert_int_equal(result_of(second), HF_OK);
-    end_client(&c);
-    end(&c);
+    end_client(c);
 }
 
 /* The sentinel names another server. It would confirm that one for the second, which is about the old one, too. */
-CASE(none_counts_if_the_sentinel_names_another_server) {
-    struct confirmed c;
-    begin(&c, LONG_MS);
-    proxy_stall_request(c.proxy, ASKED);
-    hf_op *ops[] = {extend(&c, 0), extend(&c, 1)};
-    assert_true(proxy_wait_held(c.proxy, HANG_MS));
-    scripted_name(c.sentinel, LOCALHOST, server_port(scripted_servers[1]), 6);
-    assert_true(proxy_release_held(c.proxy) > 0);
+CASE_IN(none_counts_if_the_sentinel_names_another_server, struct confirmed, c, begin, end,
+        LONG_MS) {
+    proxy_stall_request(c->proxy, ASKED);
+    hf_op *ops[] = {extend(c, 0), extend(c, 1)};
+    assert_true(proxy_wait_held(c->proxy, HANG_MS));
+    scripted_name(c->sentinel, LOCALHOST, server_port(scripted_servers[1]), 6);
+    assert_true(proxy_release_held(c->proxy) > 0);
     for (int i = 0; i < 2; i++) {
         hf_result result = HF_RESULT_INIT;
         assert_int_equal(hf_op_wait(ops[i], HANG_MS, &result), HF_EUNREACH);
         assert_string_equal(result.error.text, "the primary has changed");
         hf_op_free(ops[i]);
     }
-    assert_true(scene_wait_losses(&c.events, 1)); /* the other server does not have it */
-    end_client(&c);
-    end(&c);
+    assert_true(scene_wait_losses(&c->events, 1)); /* the other server does not have it */
+    end_client(c);
 }
 
 static void ignore(struct hfi_task *task, unsigned events) {
@@ -161,48 +150,43 @@ static bool was_told(void *arg) {
 }
 
 /* The server has answered before the client left it, and the call goes on after that. */
-CASE(none_counts_for_a_server_that_was_left) {
-    struct confirmed c;
-    begin(&c, LONG_MS);
-    struct hfi_node *left = atomic_load(&c.route->primary);
+CASE_IN(none_counts_for_a_server_that_was_left, struct confirmed, c, begin, end, LONG_MS) {
+    struct hfi_node *left = atomic_load(&c->route->primary);
     hfi_node_ref(left);
-    scripted_name(c.sentinel, LOCALHOST, server_port(scripted_servers[1]), 6);
+    scripted_name(c->sentinel, LOCALHOST, server_port(scripted_servers[1]), 6);
     freeReplyObject(cmd(scripted_servers[0], "CLIENT KILL TYPE normal"));
-    assert_true(scene_wait_switches(c.client, 1));
+    assert_true(scene_wait_switches(c->client, 1));
 
-    struct hfi_route *route = &c.route->base;
-    struct wish of_left = {.confirmed = &c}, of_new = {.confirmed = &c};
+    struct hfi_route *route = &c->route->base;
+    struct wish of_left = {.confirmed = c}, of_new = {.confirmed = c};
     struct hfi_task task;
-    hfi_task_init(&task, c.route->exec, ignore, keep);
+    hfi_task_init(&task, c->route->exec, ignore, keep);
     route->ops->confirm(route, left, &of_left.want, &task, 1);
-    route->ops->confirm(route, atomic_load(&c.route->primary), &of_new.want, &task, 1);
+    route->ops->confirm(route, atomic_load(&c->route->primary), &of_new.want, &task, 1);
     assert_true(wait_until(was_told, &of_left, HANG_MS));
     assert_true(wait_until(was_told, &of_new, HANG_MS));
     assert_int_equal(of_left.want.err, HF_EUNREACH);
     assert_int_equal(of_new.want.err, HF_OK);
     hfi_node_unref(left);
-    end_client(&c);
+    end_client(c);
     hfi_task_unref(&task);
-    end(&c);
 }
 
 /* ---- The end ---- */
 
 /* Of an extension and of a renewal. Neither waits for the sentinel, nor stays behind. */
-CASE(it_ends_when_the_client_is_closed) {
-    struct confirmed c;
-    begin(&c, 6000); /* renewed after 2 s */
-    proxy_stall_request(c.proxy, ASKED);
+CASE_IN(it_ends_when_the_client_is_closed, struct confirmed, c, begin, end,
+        6000) { /* renewed after 2 s */
     hf_op *op;
-    assert_true(wait_until(one_is_under_way, &c, HANG_MS)); /* of the renewal */
-    assert_int_equal(hf_lock_extend_start(c.locks[1], hf_owner_self(), LONG_MS, NULL, NULL, &op),
+    proxy_stall_request(c->proxy, ASKED);
+    assert_true(wait_until(one_is_under_way, c, HANG_MS)); /* of the renewal */
+    assert_int_equal(hf_lock_extend_start(c->locks[1], hf_owner_self(), LONG_MS, NULL, NULL, &op),
                      HF_OK);
-    assert_true(wait_until(two_are_under_way, &c, HANG_MS));
+    assert_true(wait_until(two_are_under_way, c, HANG_MS));
     int64_t start_ms = now_ms();
-    end_client(&c);
+    end_client(c);
     assert_true(now_ms() - start_ms < HANG_MS / 2);
     assert_int_equal(result_of(op), HF_ECLOSED);
-    end(&c);
 }
 
 /* ---- A fork ---- */
@@ -228,21 +212,18 @@ static int lock_by_itself(void *arg) {
 }
 
 /* Mutexes are held by the thread that forks: for the child it is all the same who held them. */
-CASE(a_child_does_not_wait_for_it) {
-    struct confirmed c;
-    begin(&c, LONG_MS);
-    proxy_stall_request(c.proxy, ASKED);
-    hf_op *first = extend(&c, 0), *second = extend(&c, 1);
-    pthread_mutex_lock(&c.route->mtx);
-    pid_t pid = run_child(lock_by_itself, &c);
-    pthread_mutex_unlock(&c.route->mtx);
+CASE_IN(a_child_does_not_wait_for_it, struct confirmed, c, begin, end, LONG_MS) {
+    proxy_stall_request(c->proxy, ASKED);
+    hf_op *first = extend(c, 0), *second = extend(c, 1);
+    pthread_mutex_lock(&c->route->mtx);
+    pid_t pid = run_child(lock_by_itself, c);
+    pthread_mutex_unlock(&c->route->mtx);
     assert_true(expect_exit(pid, 0, HANG_MS));
-    assert_true(proxy_wait_held(c.proxy, HANG_MS));
-    assert_true(proxy_release_held(c.proxy) > 0);
+    assert_true(proxy_wait_held(c->proxy, HANG_MS));
+    assert_true(proxy_release_held(c->proxy) > 0);
     assert_int_equal(result_of(first), HF_OK);
     assert_int_equal(result_of(second), HF_OK);
-    end_client(&c);
-    end(&c);
+    end_client(c);
 }
 
 #endif
@@ -263,25 +244,22 @@ static int extend_without_memory(struct confirmed *c, long n) {
 }
 
 /* What fails does not count, and what counts was confirmed. */
-CASE(memory_runs_out) {
-    struct confirmed c;
+CASE_IN(memory_runs_out, struct confirmed, c, begin, end, LONG_MS) {
     int failed = 0;
-    begin(&c, LONG_MS);
-    assert_int_equal(hf_lock_extend(c.locks[0], LONG_MS), HF_OK);
-    long before = atomic_load(&c.memory.calls);
-    assert_int_equal(hf_lock_extend(c.locks[0], LONG_MS), HF_OK);
-    long needed = atomic_load(&c.memory.calls) - before;
+    assert_int_equal(hf_lock_extend(c->locks[0], LONG_MS), HF_OK);
+    long before = atomic_load(&c->memory.calls);
+    assert_int_equal(hf_lock_extend(c->locks[0], LONG_MS), HF_OK);
+    long needed = atomic_load(&c->memory.calls) - before;
     assert_true(needed > 0);
     for (long n = 1; n <= needed + 2; n++) {
-        failed += extend_without_memory(&c, n) != HF_OK;
-        assert_int_equal(hf_lock_extend(c.locks[0], LONG_MS), HF_OK);
+        failed += extend_without_memory(c, n) != HF_OK;
+        assert_int_equal(hf_lock_extend(c->locks[0], LONG_MS), HF_OK);
     }
     assert_true(failed > 0);
-    assert_int_equal(atomic_load(&c.events.losses), 0);
+    assert_int_equal(atomic_load(&c->events.losses), 0);
     for (int i = 0; i < 2; i++)
-        assert_int_equal(hf_lock_release(c.locks[i]), HF_OK);
-    end_client(&c);
-    end(&c);
+        assert_int_equal(hf_lock_release(c->locks[i]), HF_OK);
+    end_client(c);
 }
 
 RUN_CASES(scripted_start_servers, scripted_stop_servers)

@@ -4,11 +4,7 @@
  * reaches through proxies.
  */
 #include "route/scene.h"
-#include "support/case.h"
 #include "support/proxy.h"
-
-#include <stdio.h>
-#include <string.h>
 
 #define WATCHDOG_MS 6000
 /* No stall of a busy machine is a failover then: one before the cut would lose the acquire itself. */
@@ -50,7 +46,6 @@ static void end(struct cut *cut) {
 
 static hf_client *open_cut_off(struct cut *cut) {
     hf_options options = HF_OPTIONS_INIT;
-    hf_client *client;
     char url[256];
     int len = snprintf(url, sizeof url, "redis-sentinel://holder:word@");
     for (int i = 0; i < WATCHED_SENTINELS; i++)
@@ -60,8 +55,7 @@ static hf_client *open_cut_off(struct cut *cut) {
     options.watchdog_ms = WATCHDOG_MS;
     options.address_map = map_to_proxy;
     options.address_map_user = cut;
-    assert_int_equal(hf_open(url, &options, &client), HF_OK);
-    return client;
+    return made(hf_open, url, &options);
 }
 
 /* On one side of the cut the client and its server, on the other all sentinels and replicas. The
@@ -75,23 +69,21 @@ static void cut_off(struct cut *cut, struct server *primary) {
 }
 
 static bool is_primary(struct server *server) {
-    redisReply *reply = cmd(server, "ROLE");
+    own_reply *reply = cmd(server, "ROLE");
     bool primary =
         reply != NULL && reply->elements > 0 && strcmp(reply->element[0]->str, "master") == 0;
-    freeReplyObject(reply);
     return primary;
 }
 
 CASE_IN(a_hold_beside_the_old_primary_ends_with_its_lease, struct cut, cut, begin, end) {
     struct scene_events events = {0};
     hf_options options = HF_OPTIONS_INIT;
-    hf_client *rival_client;
     struct server *old = watched_primary(cut->watched);
-    hf_client *client = open_cut_off(cut);
+    own_client *client = open_cut_off(cut);
     options.watchdog_ms = WATCHDOG_MS;
-    assert_int_equal(hf_open(watched_url(cut->watched), &options, &rival_client), HF_OK);
-    hf_lock *lock = scene_lock(client, HF_PLAIN, "cut");
-    hf_lock *rival = scene_lock(rival_client, HF_PLAIN, "cut");
+    own_client *rival_client = made(hf_open, watched_url(cut->watched), &options);
+    own_lock *lock = scene_lock(client, HF_PLAIN, "cut");
+    own_lock *rival = scene_lock(rival_client, HF_PLAIN, "cut");
     assert_int_equal(hf_lock_on_lost(lock, scene_on_event, &events), HF_OK);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     cut_off(cut, old);
@@ -103,10 +95,6 @@ CASE_IN(a_hold_beside_the_old_primary_ends_with_its_lease, struct cut, cut, begi
     assert_true(is_primary(old)); /* as it says itself */
     assert_int_equal(scene_stats(client).failovers, 0);
     assert_int_equal(hf_lock_release(rival), HF_OK);
-    hf_lock_free(lock);
-    hf_lock_free(rival);
-    hf_close(client);
-    hf_close(rival_client);
 }
 
 RUN_CASES(NULL, NULL)

@@ -3,10 +3,6 @@
  * survive, and the error says what to do. With real servers and sentinels.
  */
 #include "route/scene.h"
-#include "support/case.h"
-
-#include <stdio.h>
-#include <string.h>
 
 static int ping(const char *url) {
     hf_options options = scene_options();
@@ -71,12 +67,11 @@ CASE(wrong_password) {
     assert_null(strstr(hf_last_error()->text, "-word"));
 
     hf_options by_options = scene_options();
-    hf_client *client;
     by_options.master = WATCHED_NAME;
     by_options.password = "data-word";
     by_options.sentinel_password = "sentinel-word";
     snprintf(url, sizeof url, "redis-sentinel://127.0.0.1:%d", port);
-    assert_int_equal(hf_open(url, &by_options, &client), HF_OK);
+    hf_client *client = made(hf_open, url, &by_options);
     assert_int_equal(hf_ping(client), HF_OK);
     hf_close(client);
     watched_free(w);
@@ -84,7 +79,7 @@ CASE(wrong_password) {
 
 /* What is held needs no sentinel; a client that arrives new needs one. */
 SCENE_CASE(sentinels_gone) {
-    hf_lock *lock = scene_lock(s->client, HF_PLAIN, "alone");
+    own_lock *lock = scene_lock(s->client, HF_PLAIN, "alone");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     watched_kill_sentinel(s->watched, 0);
     watched_kill_sentinel(s->watched, 1);
@@ -103,7 +98,6 @@ SCENE_CASE(sentinels_gone) {
     scene_kill_primary(s);
     assert_true(scene_wait_switches(s->client, 1));
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
 }
 
 RUN_CASES(scene_start, scene_stop)

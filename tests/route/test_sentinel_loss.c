@@ -4,11 +4,6 @@
  * reason, and the tokens distinguish the two. With real servers and sentinels.
  */
 #include "route/scene.h"
-#include "support/case.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* What the primary has is not at the replicas, for certain. */
 static void lose_at_replicas(struct scene *s, const char *key) {
@@ -25,13 +20,13 @@ static void lose_at_replicas(struct scene *s, const char *key) {
 
 /* The next renewal is a hundred seconds away, and the end of the lease three hundred. */
 static void notified_of_a_lost_lock(int64_t lease_ms) {
-    struct scene s;
+    OWN(scene_end) struct scene s;
     struct scene_events events = {0}, none = {0};
     hf_result first = HF_RESULT_INIT, second = HF_RESULT_INIT;
     scene_begin(&s, NULL);
-    hf_lock *lock = scene_lock(s.client, HF_PLAIN | HF_FENCED, "lost");
-    hf_lock *kept = scene_lock(s.client, HF_PLAIN, "kept");
-    hf_lock *rival = scene_lock(s.rival, HF_PLAIN | HF_FENCED, "lost");
+    own_lock *lock = scene_lock(s.client, HF_PLAIN | HF_FENCED, "lost");
+    own_lock *kept = scene_lock(s.client, HF_PLAIN, "kept");
+    own_lock *rival = scene_lock(s.rival, HF_PLAIN | HF_FENCED, "lost");
     assert_int_equal(hf_lock_on_lost(lock, scene_on_event, &events), HF_OK);
     assert_int_equal(hf_lock_on_lost(kept, scene_on_event, &none), HF_OK);
     scene_acquire(lock, lease_ms, &first);
@@ -48,10 +43,6 @@ static void notified_of_a_lost_lock(int64_t lease_ms) {
     assert_int_equal(atomic_load(&none.losses), 0);
     assert_int_equal(atomic_load(&events.losses), 1);
     assert_int_equal(scene_stats(s.client).losses, 1);
-    hf_lock_free(lock);
-    hf_lock_free(kept);
-    hf_lock_free(rival);
-    scene_end(&s);
 }
 
 CASE(notified_of_a_watchdog_hold) {
@@ -72,12 +63,12 @@ static void note_announcement(hf_log_level level, const char *message, void *use
         atomic_compare_exchange_strong(at_ms, &none, now_ms());
 }
 
-/* All of very many are asked about, and none is told wrongly. What is promised is a second; it is only demanded where nothing
- * else is to be done. */
+/* All of very many are asked about, and none is told wrongly. What is promised is a second; it is
+ * only demanded where nothing else is to be done. */
 CASE(many_are_verified) {
+    OWN(scene_end) struct scene s;
     bool soak = getenv("HF_SOAK") != NULL;
     size_t many = soak ? 10000 : 1000;
-    struct scene s;
     struct scene_events events = {0};
     _Atomic int64_t announced_ms = 0;
     hf_options options = scene_options();
@@ -86,8 +77,7 @@ CASE(many_are_verified) {
     scene_begin(&s, &options);
     hf_lock **locks = calloc(many, sizeof(hf_lock *));
     for (size_t i = 0; i < many; i++) {
-        char name[24];
-        snprintf(name, sizeof name, "many-%zu", i);
+        own_text *name = text_of("many-%zu", i);
         locks[i] = scene_lock(s.client, HF_PLAIN, name);
         assert_int_equal(hf_lock_on_lost(locks[i], scene_on_event, &events), HF_OK);
         scene_acquire(locks[i], i % 2 == 0 ? HF_WATCHDOG : LONG_MS, NULL);
@@ -105,20 +95,18 @@ CASE(many_are_verified) {
     }
     free(locks);
     assert_int_equal(scene_stats(s.client).losses, 2);
-    scene_end(&s);
 }
 
 /* It comes back empty before anybody has noticed: no change of primary, and nothing is there. */
 SCENE_CASE(notified_of_a_server_that_forgot) {
     struct scene_events events = {0};
-    hf_lock *lock = scene_watched_lock(s->client, HF_PLAIN, "forgotten", &events);
+    own_lock *lock = scene_watched_lock(s->client, HF_PLAIN, "forgotten", &events);
     scene_acquire(lock, LONG_MS, NULL);
     assert_int_equal(hf_lock_extend(lock, LONG_MS), HF_OK);
     lose_at_replicas(s, "forgotten"); /* should they notice after all */
     server_restart(watched_primary(s->watched));
     assert_true(scene_wait_losses(&events, 1));
     assert_int_equal(hf_lock_release(lock), HF_ELOST);
-    hf_lock_free(lock);
 }
 
 RUN_CASES(scene_start, scene_stop)

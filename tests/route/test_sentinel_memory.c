@@ -1,20 +1,15 @@
 /*
  * Memory runs out while a primary is looked for, and while it is followed.
  *
- * A client's allocator fails its n-th call, for each n in turn until a whole scene ran without coming to it. Whatever fails,
- * the outcome is an error or a slower way; when there is memory again, the primary is found and used; and in the end every
- * byte is given back. `make test` tries some of them, `make soak` all. The sentinel is scripted, the servers are
- * real.
+ * A client's allocator fails its n-th call, for each n in turn until a whole scene ran without
+ * coming to it. Whatever fails, the outcome is an error or a slower way; when there is memory
+ * again, the primary is found and used; and in the end every byte is given back. `make test` tries
+ * some of them, `make soak` all. The sentinel is scripted, the servers are real.
  */
 #include "route/scripted.h"
 
 #include "route/scene.h"
-#include "support/case.h"
 #include "support/memory.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define LOCALHOST "127.0.0.1"
 #define STRIDE 11 /* prime to the length of whatever is done in turn */
@@ -49,7 +44,8 @@ static void cut_off(struct server *server) {
     freeReplyObject(cmd(server, "CLIENT KILL TYPE normal"));
 }
 
-/* It was told of the change, or is now. What was acquired before may be released after it: the new one does not have it. */
+/* It was told of the change, or is now. What was acquired before may be released after it: the new
+ * one does not have it. */
 static bool has_moved(void *arg) {
     hf_lock *lock = arg;
     if (hf_lock_acquire_for(lock, HANG_MS) != HF_OK)
@@ -63,7 +59,7 @@ static bool has_moved(void *arg) {
 }
 
 static void live_through(hf_client *client, struct memory *memory) {
-    hf_lock *lock = NULL;
+    own_lock *lock = NULL;
     int err = hf_lock_new(client, "memory", &lock);
     if (err != HF_OK) {
         assert_int_equal(err, HF_ENOMEM);
@@ -78,7 +74,6 @@ static void live_through(hf_client *client, struct memory *memory) {
     for (err = HF_OK; err == HF_OK || err == HF_ELOST;) /* whatever of it came about */
         err = hf_lock_release(lock);
     assert_true(wait_until(has_moved, lock, HANG_MS));
-    hf_lock_free(lock);
 }
 
 /* True: it came so far. */

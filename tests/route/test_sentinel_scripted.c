@@ -5,13 +5,8 @@
 #include "route/scripted.h"
 
 #include "route/scene.h"
-#include "support/case.h"
 #include "support/crowd.h"
 #include "support/proxy.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static void url_of(struct scripted *const *sentinels, size_t len, char *url, size_t size) {
     int at = snprintf(url, size, "redis-sentinel://");
@@ -24,11 +19,9 @@ static void url_of(struct scripted *const *sentinels, size_t len, char *url, siz
 static hf_client *open_on(struct scripted *const *sentinels, size_t len) {
     char url[256];
     hf_options options = scene_options();
-    hf_client *client;
     options.cmd_timeout_ms = HANG_MS;
     url_of(sentinels, len, url, sizeof url);
-    assert_int_equal(hf_open(url, &options, &client), HF_OK);
-    return client;
+    return made(hf_open, url, &options);
 }
 
 /* All connections of clients end. */
@@ -126,12 +119,11 @@ CASE(an_error_keeps_the_name_of_its_server) {
     struct proxy *former = proxy_start_tcp(server_port(scripted_servers[0]), PROXY_RESP);
     struct proxy *next = proxy_start_tcp(server_port(scripted_servers[1]), PROXY_RESP);
     hf_options options = scene_options();
-    hf_client *client;
     options.log = cut_off_next;
     options.log_user = next;
     scripted_name(sentinel, LOCALHOST, proxy_port(former), 5);
     url_of(&sentinel, 1, url, sizeof url);
-    assert_int_equal(hf_open(url, &options, &client), HF_OK);
+    hf_client *client = made(hf_open, url, &options);
     assert_int_equal(hf_ping(client), HF_OK);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "named");
     for (int i = 0; i < 100; i++)
@@ -192,48 +184,42 @@ static void end_confirmed(struct confirmed *confirmed) {
 }
 
 /* One sentinel may be cut off together with an old primary, and names it for ever. The server is well all the time. */
-CASE(a_renewal_counts_while_most_sentinels_name_its_server) {
-    struct confirmed confirmed;
+CASE_IN(a_renewal_counts_while_most_sentinels_name_its_server, struct confirmed, confirmed,
+        begin_confirmed, end_confirmed, 6000) {
     struct scene_events events = {0};
-    begin_confirmed(&confirmed, 6000);
-    hf_client *client = confirmed.client;
-    hf_lock *lock = scene_watched_lock(client, HF_PLAIN, "most", &events);
+    hf_client *client = confirmed->client;
+    own_lock *lock = scene_watched_lock(client, HF_PLAIN, "most", &events);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_extend(lock, 6000), HF_OK);
-    scripted_hide(confirmed.sentinels[0], true);
+    scripted_hide(confirmed->sentinels[0], true);
     assert_true(wait_renewed(client, 2)); /* the first may have been under way */
     assert_int_equal(atomic_load(&events.losses), 0);
 
-    scripted_hide(confirmed.sentinels[1], true);
+    scripted_hide(confirmed->sentinels[1], true);
     assert_int_equal(hf_lock_extend(lock, 6000), HF_EUNREACH);
     assert_non_null(strstr(hf_last_error()->text, "1 of 3 sentinels confirm the primary"));
     assert_true(scene_wait_losses(&events, 1));
     assert_true(scene_stats(client).renew_failures > 0);
     assert_int_equal(hf_lock_release(lock), HF_ELOST);
-    scripted_hide(confirmed.sentinels[1], false);
+    scripted_hide(confirmed->sentinels[1], false);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_true(wait_renewed(client, 1));
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
-    end_confirmed(&confirmed);
 }
 
 /* The server has shortened the lease, though the extension does not count. */
-CASE(a_shorter_lease_is_not_trusted_longer_without_confirmation) {
-    struct confirmed confirmed;
-    hf_client *other;
-    hf_permits *permits, *rival;
+CASE_IN(a_shorter_lease_is_not_trusted_longer_without_confirmation, struct confirmed, confirmed,
+        begin_confirmed, end_confirmed, 30000) {
     hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
     hf_permit_id id, rival_id;
-    begin_confirmed(&confirmed, 30000);
-    assert_int_equal(hf_open(server_url(scripted_servers[0]), NULL, &other), HF_OK);
-    assert_int_equal(hf_permits_new(confirmed.client, "shorter", &permits), HF_OK);
-    assert_int_equal(hf_permits_new(other, "shorter", &rival), HF_OK);
+    own_client *other = made(hf_open, server_url(scripted_servers[0]), NULL);
+    own_permits *permits = made(hf_permits_new, confirmed->client, "shorter");
+    own_permits *rival = made(hf_permits_new, other, "shorter");
     assert_int_equal(hf_permits_set(permits, 1), HF_OK);
     options.lease_ms = 30000;
     assert_int_equal(hf_permits_acquire_with(permits, &options, &id), HF_OK);
     for (int i = 0; i < 3; i++)
-        scripted_hide(confirmed.sentinels[i], true);
+        scripted_hide(confirmed->sentinels[i], true);
     assert_int_equal(hf_permits_extend(permits, &id, HF_NO_LEASE), HF_EUNREACH);
     assert_true(hf_permits_remaining_ms(permits, &id) > 10000); /* it can only last longer */
     assert_int_equal(hf_permits_extend(permits, &id, 1500), HF_EUNREACH);
@@ -241,31 +227,25 @@ CASE(a_shorter_lease_is_not_trusted_longer_without_confirmation) {
     assert_int_equal(hf_permits_acquire(rival, &rival_id), HF_OK);
     assert_int_equal(hf_permits_remaining_ms(permits, &id), 0);
     assert_int_equal(hf_permits_release(rival, &rival_id), HF_OK);
-    hf_permits_free(permits);
-    hf_permits_free(rival);
-    hf_close(other);
-    end_confirmed(&confirmed);
 }
 
 /* It would extend the trust in the hold. */
-CASE(a_nested_acquire_counts_while_most_sentinels_name_its_server) {
-    struct confirmed confirmed;
-    hf_client *other;
-    begin_confirmed(&confirmed, 30000);
-    assert_int_equal(hf_open(server_url(scripted_servers[0]), NULL, &other), HF_OK);
-    hf_lock *lock = scene_lock(confirmed.client, HF_PLAIN, "nested");
-    hf_lock *rival = scene_lock(other, HF_PLAIN, "nested");
+CASE_IN(a_nested_acquire_counts_while_most_sentinels_name_its_server, struct confirmed, confirmed,
+        begin_confirmed, end_confirmed, 30000) {
+    own_client *other = made(hf_open, server_url(scripted_servers[0]), NULL);
+    own_lock *lock = scene_lock(confirmed->client, HF_PLAIN, "nested");
+    own_lock *rival = scene_lock(other, HF_PLAIN, "nested");
     hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.lease_ms = 30000;
     assert_int_equal(hf_lock_acquire_with(lock, &options, NULL), HF_OK);
     for (int i = 0; i < 2; i++)
-        scripted_hide(confirmed.sentinels[i], true);
+        scripted_hide(confirmed->sentinels[i], true);
     options.lease_ms = 60000;
     assert_int_equal(hf_lock_acquire_with(lock, &options, NULL), HF_EUNREACH);
     assert_non_null(strstr(hf_last_error()->text, "1 of 3 sentinels confirm the primary"));
     assert_true(hf_lock_remaining_ms(lock) <= 30000);
     for (int i = 0; i < 2; i++)
-        scripted_hide(confirmed.sentinels[i], false);
+        scripted_hide(confirmed->sentinels[i], false);
     assert_int_equal(hf_lock_acquire_with(lock, &options, NULL), HF_OK);
     assert_true(hf_lock_remaining_ms(lock) > 30000);
     assert_int_equal(hf_lock_release(lock), HF_OK);
@@ -273,10 +253,6 @@ CASE(a_nested_acquire_counts_while_most_sentinels_name_its_server) {
     assert_int_equal(hf_lock_release(lock), HF_OK); /* the one that did not count was undone */
     assert_int_equal(hf_lock_try(rival), HF_OK);
     assert_int_equal(hf_lock_release(rival), HF_OK);
-    hf_lock_free(lock);
-    hf_lock_free(rival);
-    hf_close(other);
-    end_confirmed(&confirmed);
 }
 
 /* Twelve renewals and five extensions of a lease of a second, each confirmed. False: it was lost, as it may be if the
@@ -295,14 +271,11 @@ static bool is_kept(struct confirmed *confirmed, hf_lock *lock, struct scene_eve
 }
 
 /* A confirmation does not wait until the next search is due: then none would come in time. */
-CASE(a_short_lease_is_confirmed_in_time) {
-    struct confirmed confirmed;
+CASE_IN(a_short_lease_is_confirmed_in_time, struct confirmed, confirmed, begin_confirmed,
+        end_confirmed, 1000) {
     struct scene_events events = {0};
-    begin_confirmed(&confirmed, 1000);
-    hf_lock *lock = scene_watched_lock(confirmed.client, HF_PLAIN, "short", &events);
-    assert_true(WAIT_FOR(is_kept(&confirmed, lock, &events), HANG_MS));
-    hf_lock_free(lock);
-    end_confirmed(&confirmed);
+    own_lock *lock = scene_watched_lock(confirmed->client, HF_PLAIN, "short", &events);
+    assert_true(WAIT_FOR(is_kept(confirmed, lock, &events), HANG_MS));
 }
 
 /* ---- No hosts ---- */
@@ -318,12 +291,8 @@ static size_t with_port(char *bytes, size_t size, const char *head, size_t head_
 }
 
 static hf_client *open_through(struct proxy *proxy) {
-    char url[128];
-    hf_client *client;
-    snprintf(url, sizeof url, "redis-sentinel://" LOCALHOST ":%d/" SCRIPTED_NAME,
-             proxy_port(proxy));
-    assert_int_equal(hf_open(url, NULL, &client), HF_OK);
-    return client;
+    own_text *url = text_of("redis-sentinel://" LOCALHOST ":%d/" SCRIPTED_NAME, proxy_port(proxy));
+    return made(hf_open, url, NULL);
 }
 
 /* What is behind a NUL would be cut off, and the rest is the address of a real server. */
@@ -368,9 +337,8 @@ CASE(a_sentinel_whose_host_has_a_nul_is_none) {
 
 CASE(a_replica_gets_nothing_but_a_greeting) {
     const struct server_options options = {.tcp = true};
-    struct server *replica = server_start(&options);
-    char port[16];
-    snprintf(port, sizeof port, "%d", server_port(scripted_servers[0]));
+    own_server *replica = server_start(&options);
+    own_text *port = text_of("%d", server_port(scripted_servers[0]));
     cmd_ok(replica, "REPLICAOF " LOCALHOST " %s", port);
     struct monitor *monitor = monitor_start(replica);
     struct scripted *sentinel = scripted_start();
@@ -389,7 +357,6 @@ CASE(a_replica_gets_nothing_but_a_greeting) {
     hf_lock_free(lock);
     hf_close(client);
     scripted_free(sentinel);
-    server_free(replica);
 }
 
 /* It was the primary, becomes a replica while we are connected, and says so when it is written to. */
@@ -419,13 +386,12 @@ CASE(announced_addresses_are_mapped) {
     struct scripted *sentinel = scripted_start();
     char url[256];
     hf_options options = scene_options();
-    hf_client *client;
     scripted_name(sentinel, "inside.invalid", 6379, 1);
     snprintf(url, sizeof url,
              "redis-sentinel://" LOCALHOST ":%d/" SCRIPTED_NAME
              "?address_map=inside.invalid:6379=" LOCALHOST ":%d",
              scripted_port(sentinel), server_port(scripted_servers[0]));
-    assert_int_equal(hf_open(url, &options, &client), HF_OK);
+    hf_client *client = made(hf_open, url, &options);
     assert_int_equal(hf_ping(client), HF_OK);
     hf_close(client);
 
@@ -452,12 +418,11 @@ CASE(the_application_maps_addresses) {
     uint16_t real_port = (uint16_t)server_port(scripted_servers[0]);
     char url[256];
     hf_options options = scene_options();
-    hf_client *client;
     scripted_name(sentinel, "inside.invalid", 6379, 1);
     url_of(&sentinel, 1, url, sizeof url);
     options.address_map = map_inside;
     options.address_map_user = &real_port;
-    assert_int_equal(hf_open(url, &options, &client), HF_OK);
+    hf_client *client = made(hf_open, url, &options);
     assert_int_equal(hf_ping(client), HF_OK);
     assert_int_equal(scene_stats(client).failovers, 0);
 
@@ -479,8 +444,8 @@ struct busy {
     int rounds, wrong;
 };
 
-/* Each server has its own idea of who holds what, so a hold may be lost, or be over before its answer is there; but nothing
- * else happens. */
+/* Each server has its own idea of who holds what, so a hold may be lost, or be over before its
+ * answer is there; but nothing else happens. */
 static void *be_busy(void *arg) {
     struct busy *busy = arg;
     hf_lock *lock;
@@ -584,17 +549,15 @@ CASE(another_every_moment_with_manual_dispatch) {
     enum { CHANGES = 10 };
     struct scripted *sentinel = scripted_start();
     hf_options options = scene_options();
-    hf_client *client;
     char url[256];
-    pthread_t thread;
     scripted_name(sentinel, LOCALHOST, server_port(scripted_servers[0]), 1);
     url_of(&sentinel, 1, url, sizeof url);
     options.cmd_timeout_ms = HANG_MS; /* there are several changes in a row */
     options.flags = HF_MANUAL_DISPATCH;
-    assert_int_equal(hf_open(url, &options, &client), HF_OK);
+    hf_client *client = made(hf_open, url, &options);
     struct turns turns = {.lock = scene_lock(client, HF_PLAIN, "turns")};
     next_turn(&turns);
-    assert_int_equal(pthread_create(&thread, NULL, dispatch, client), 0);
+    pthread_t thread = started(dispatch, client);
     for (int i = 1; i <= CHANGES; i++) {
         atomic_store(&turns.done, 0);
         assert_true(wait_until(has_turned, &turns, HANG_MS));

@@ -6,16 +6,12 @@
 #include "route/scripted.h"
 
 #include "route/scene.h"
-#include "support/case.h"
 #include "support/front.h"
 #include "support/server_internal.h"
 #include "support/tls.h"
 #include "support/warden.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define LOCALHOST "127.0.0.1"
 
@@ -76,7 +72,7 @@ static void expect(int found, int err, const char *words) {
 /* Both sides, or one of them. */
 CASE(on_either_side) {
     const struct server_options tcp = {.tcp = true};
-    struct server *clear = server_start(&tcp);
+    own_server *clear = server_start(&tcp);
     hf_options options = trusting();
     int with = front_port(addressed_front), without = scripted_port(sentinel);
     scripted_name(sentinel, LOCALHOST, server_port(server), 1);
@@ -87,7 +83,6 @@ CASE(on_either_side) {
     expect(ping("redis-sentinel", with, "?sentinel_tls=on", &options), HF_OK, NULL);
     options.sentinel_tls = HF_SENTINEL_TLS_ON;
     expect(ping("redis-sentinel", with, "", &options), HF_OK, NULL);
-    server_free(clear);
 }
 
 CASE(strangers_are_refused) {

@@ -3,8 +3,6 @@
  */
 #include "route/ring.h"
 
-#include <stdio.h>
-
 static bool is_tracked(hf_client *client, uint64_t holds) {
     return WAIT_FOR(scene_stats(client).tracked == holds, HANG_MS);
 }
@@ -22,8 +20,7 @@ RING_CASE(S96_each_server_of_a_cluster_reports_its_own) {
         at[i] = shards_owner(r->shards, (unsigned)i * 5461 + 100);
     for (size_t k = 0; k < KINDS; k++)
         for (int i = 0; i < SHARDS; i++) {
-            char stem[16];
-            snprintf(stem, sizeof stem, "track-%zu-%d", k, i);
+            own_text *stem = text_of("track-%zu-%d", k, i);
             ring_name_at(r, at[i], stem, names[k][i]);
             locks[k][i] = scene_watched_lock(r->client, kinds[k], names[k][i], &events[k][i]);
             scene_acquire(locks[k][i], i == 0 ? LONG_MS : HF_WATCHDOG, NULL);
@@ -42,7 +39,7 @@ RING_CASE(S96_each_server_of_a_cluster_reports_its_own) {
 /* The hold goes with its slot, and is tracked where it is then. */
 RING_CASE(S97_a_hold_is_tracked_where_its_slot_goes) {
     struct scene_events events = {0};
-    hf_lock *lock = scene_watched_lock(r->client, HF_PLAIN, "wandering", &events);
+    own_lock *lock = scene_watched_lock(r->client, HF_PLAIN, "wandering", &events);
     scene_acquire(lock, HF_WATCHDOG, NULL);
     assert_true(is_tracked(r->client, 1));
     struct ring_move move = ring_move_of(r, "wandering");
@@ -54,7 +51,6 @@ RING_CASE(S97_a_hold_is_tracked_where_its_slot_goes) {
     cmd_ok(move.to, "DEL wandering");
     assert_true(scene_wait_losses(&events, 1));
     assert_int_equal(hf_lock_release(lock), HF_ELOST);
-    hf_lock_free(lock);
 }
 
 /* A waiter behind a token of another library. */

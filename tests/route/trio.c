@@ -3,7 +3,6 @@
 #include "support/wait.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define REPLICAS 2
@@ -95,10 +94,9 @@ void trio_heal(struct trio *trio) {
 
 static bool is_blocked(void *arg) {
     struct trio *trio = arg;
-    char *info = cmd_str(trio->primary, "INFO clients");
+    own_text *info = cmd_str(trio->primary, "INFO clients");
     const char *line = strstr(info, "blocked_clients:");
     int now = line != NULL ? atoi(line + strlen("blocked_clients:")) : -1;
-    free(info);
     return now == trio->blocked;
 }
 

@@ -8,7 +8,6 @@
 #include "support/wait.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- A Java client, by the wire contract ---------------------------------------------------- */
@@ -38,7 +37,8 @@ static const char java_unlock[] =
     "if redis.call('exists', KEYS[1]) == 0 then\n"
     "if h then redis.call('publish', 'redisson_lock__channel:{f}:' .. h, '0') end return 1 end\n"
     "if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then return -1 end\n"
-    "redis.call('del', KEYS[1]) if h then redis.call('publish', 'redisson_lock__channel:{f}:' .. h, '0') end return 1\n";
+    "redis.call('del', KEYS[1])\n"
+    "if h then redis.call('publish', 'redisson_lock__channel:{f}:' .. h, '0') end return 1\n";
 static const char java_give_up[] =
     "local behind = false\n"
     "for _, w in ipairs(redis.call('lrange', KEYS[2], 0, -1)) do\n"
@@ -52,12 +52,11 @@ static long long java_call(struct fair_model *m, int who, enum java_script scrip
     char name[16];
     m->tally.scripts++;
     m->java_acts = true;
-    redisReply *reply = ask(&m->play, "EVALSHA %s 3 f q z %lld %s %lld %lld", m->java_sha[script],
-                            (long long)lease * TICK_MS, fair_java_name(m, who, name),
-                            (long long)JAVA_WAIT * TICK_MS, (long long)(fair_now_us(m) / 1000));
+    own_reply *reply = ask(&m->play, "EVALSHA %s 3 f q z %lld %s %lld %lld", m->java_sha[script],
+                           (long long)lease * TICK_MS, fair_java_name(m, who, name),
+                           (long long)JAVA_WAIT * TICK_MS, (long long)(fair_now_us(m) / 1000));
     long long answer = reply->integer;
     m->instant += 7;
-    freeReplyObject(reply);
     return answer;
 }
 
@@ -118,8 +117,7 @@ void fair_load_java(struct fair_model *m) {
     static const char *const scripts[3][2] = {
         {java_sweep, java_acquire}, {java_sweep, java_unlock}, {"", java_give_up}};
     for (int i = 0; i < 3; i++) {
-        char text[4096];
-        snprintf(text, sizeof text, "%s%s", scripts[i][0], scripts[i][1]);
+        own_text *text = text_of("%s%s", scripts[i][0], scripts[i][1]);
         m->java_sha[i] = script_load(m->server, text);
     }
 }

@@ -3,9 +3,10 @@
  * Used by test_fair_model.c, from its one thread. The subscriptions are real, too; the clock is the
  * one of play.h.
  *
- * One command of an owner is under way at a time. It runs and is answered; or it runs and the answer
- * is lost; or it does not run, or not yet: then the owner keeps quiet until its not-after has passed
- * and repeats it. Some of the owners are clients of version 0.1, in the queue with the others. What must be true is in fair_compare(): nobody believes in the lock beside another, who
+ * One command of an owner is under way at a time. It runs and is answered; or it runs and the
+ * answer is lost; or it does not run, or not yet: then the owner keeps quiet until its not-after
+ * has passed and repeats it. Some of the owners are clients of version 0.1, in the queue with the
+ * others. What must be true is in fair_compare(): nobody believes in the lock beside another, who
  * believes in it is in it, and nobody stays in the lock or in the queue who does not want to be. */
 #include "fair_world.h"
 
@@ -13,7 +14,6 @@
 #include "support/wait.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 const char *const fair_script_names[SCRIPTS] = {"fair_acquire", "fair_release", "fair_give_up",
@@ -385,10 +385,9 @@ static void finish(struct fair_model *m) {
     }
     for (int i = 0; going_well(&m->play) && i < 20; i++)
         pass_tick(m); /* longer than any lease */
-    redisReply *there = ask(&m->play, "EXISTS f");
+    own_reply *there = ask(&m->play, "EXISTS f");
     if (there->integer != 0)
         violated(&m->play, "held in the end");
-    freeReplyObject(there);
 }
 
 static void run(void *model, int discipline) {
@@ -424,18 +423,14 @@ const struct fair_tally *fair_model_tally(const struct fair_model *m) {
 
 /* So that the model has something to find. */
 static void load_shortened(struct fair_model *m) {
-    char *text = script_text("fair_acquire");
-    char *changed = script_changed(text, "if listeners > 0 or record or waiters.more == 1 then",
-                                   "listeners = 0 if record or waiters.more == 1 then");
+    own_text *text = script_text("fair_acquire");
+    own_text *changed = script_changed(text, "if listeners > 0 or record or waiters.more == 1 then",
+                                       "listeners = 0 if record or waiters.more == 1 then");
     m->shortened_sha = play_load_text(m->server, changed);
-    free(changed);
-    free(text);
 }
 
 struct fair_model *fair_model_open(struct server *server) {
-    struct fair_model *m = calloc(1, sizeof *m);
-    if (m == NULL)
-        support_die("out of memory");
+    struct fair_model *m = zeroed(1, sizeof *m);
     m->server = server;
     play_open(&m->play, server, m, run);
     m->subscriber = connect_as(server, NULL, NULL);

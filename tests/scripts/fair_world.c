@@ -7,7 +7,6 @@
 #include "support/wait.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- Names and time ------------------------------------------------------------------------- */
@@ -194,11 +193,10 @@ static const char look_lua[] =
 
 void fair_compare(struct fair_model *m) {
     collect_mail(m);
-    redisReply *all = ask(&m->play, "EVALSHA %s 4 f q z r", m->look_sha);
+    own_reply *all = ask(&m->play, "EVALSHA %s 4 f q z r", m->look_sha);
     compare_lock(m, all->element[0]);
     compare_line(m, all->element[1], all->element[2], all->element[3]->integer);
     compare_javas(m, all->element[1], all->element[4]);
-    freeReplyObject(all);
 }
 
 void fair_load_looks(struct fair_model *m) {

@@ -8,10 +8,6 @@
 #include "support/case.h"
 #include "support/wait.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { GRANTS_MAX = 16 };
 
 struct stage *stage;
@@ -141,11 +137,10 @@ void assert_code(redisContext *user, const char *script, const char *call, const
 void use_up_memory(void) {
     cmd_ok(stage->server, "CONFIG SET maxmemory-policy noeviction");
     cmd_ok(stage->server, "CONFIG SET maxmemory 1");
-    redisReply *reply = cmd(stage->server, "SET probe 1");
+    own_reply *reply = cmd(stage->server, "SET probe 1");
     assert_non_null(reply);
     assert_int_equal(reply->type, REDIS_REPLY_ERROR);
     assert_memory_equal(reply->str, "OOM", 3);
-    freeReplyObject(reply);
 }
 
 void free_up_memory(void) {

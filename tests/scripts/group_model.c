@@ -6,10 +6,10 @@
 #include "group_model.h"
 
 #include "script.h"
+#include "support/wait.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 const char *const group_values[VALUES] = {"A", "B", "C"};
@@ -209,10 +209,9 @@ static void finish(struct model *m) {
             group_run_request(m, &m->copies[i].request, false);
     if (going_well(&m->play))
         pass_time(m, 20); /* longer than any lease */
-    redisReply *reply = ask(&m->play, "EXISTS " GROUP);
+    own_reply *reply = ask(&m->play, "EXISTS " GROUP);
     if (going_well(&m->play) && reply->integer != 0)
         violated(&m->play, "something is left in the end");
-    freeReplyObject(reply);
 }
 
 static void play_schedule(void *arg, int discipline) {
@@ -233,10 +232,9 @@ static void play_schedule(void *arg, int discipline) {
 
 /* The time is what comes last, and no field: it is taken away. */
 static char *load(struct server *server, const char *name) {
-    char *text = script_text(name);
+    own_text *text = script_text(name);
     char *sha =
         script_load_timed_text(server, text, "{table.remove(ARGV, #ARGV - 1), table.remove(ARGV)}");
-    free(text);
     return sha;
 }
 

@@ -11,7 +11,6 @@
 #include "support/wait.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { STEPS = 70 };
@@ -183,9 +182,7 @@ const struct model_tally *model_tally(const struct model *m) {
 }
 
 struct model *model_open(struct server *server) {
-    struct model *m = calloc(1, sizeof *m);
-    if (m == NULL)
-        support_die("out of memory");
+    struct model *m = zeroed(1, sizeof *m);
     play_open(&m->play, server, m, run);
     for (int i = 0; i < SCRIPTS; i++)
         m->sha[i] = play_load(server, script_name((enum script)i));

@@ -12,7 +12,6 @@
 #include "support/wait.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- Names ---------------------------------------------------------------------------------- */
@@ -32,7 +31,7 @@ const char *script_name(enum script script) {
 /* ---- What is true, and what is believed ----------------------------------------------------- */
 
 size_t look(struct model *m, struct field fields[CLIENTS]) {
-    redisReply *reply = ask(&m->play, "HGETALL " LOCK_NAME);
+    own_reply *reply = ask(&m->play, "HGETALL " LOCK_NAME);
     size_t count = reply->elements / 2;
     if (count > CLIENTS)
         support_die("more fields than clients");
@@ -43,7 +42,6 @@ size_t look(struct model *m, struct field fields[CLIENTS]) {
         fields[i].owner = who;
         fields[i].count = atoi(reply->element[2 * i + 1]->str);
     }
-    freeReplyObject(reply);
     return count;
 }
 

@@ -3,22 +3,14 @@
  * Used by the models of this folder and by their tests, each on the one thread of its program. A
  * schedule depends on its seed alone: whatever is random comes from roll(), and the time from the
  * model's clock. A schedule that fails prints its trace. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #include "play.h"
 
 #include "script.h"
+#include "support/case.h"
 #include "support/wait.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 /* ARGV 1 how many ms pass, 2 ms of a tick. Replies how many keys ran out. */

@@ -175,6 +175,14 @@ static void renew(struct quorum_model *m, int who) {
     sleep_ms(m, client, client->lease_ms / 3);
 }
 
+/* Asks those that are not to be renewed yet. */
+static void probe(struct quorum_model *m, int who) {
+    struct client *client = &m->clients[who];
+    for (int s = 0; s < SERVERS; s++)
+        if (client->links[s].queued == 0 && client->votes.of[s].held && roll(&m->play, 2) == 0)
+            push(m, who, s, PROBE, 0);
+}
+
 void quorum_client_look(struct quorum_model *m, int who) {
     struct client *client = &m->clients[who];
     if (m->discipline == MADE_UP)
@@ -239,6 +247,16 @@ static void extended(struct quorum_model *m, const struct copy *copy) {
         hfi_votes_stored(&client->votes, (size_t)copy->server, copy->value);
 }
 
+static void probed(struct quorum_model *m, const struct copy *copy) {
+    struct client *client = &m->clients[copy->client];
+    if (copy->code != 1) {
+        extended(m, copy);
+        return;
+    }
+    m->tally.probed++;
+    hfi_votes_found(&client->votes, (size_t)copy->server, copy->sent_ms);
+}
+
 static bool everybody_answered(const struct client *client) {
     for (int s = 0; s < SERVERS; s++)
         if (quorum_is_queued(&client->links[s], ASK) || quorum_is_queued(&client->links[s], RAISE))
@@ -260,6 +278,8 @@ static void look(struct quorum_model *m, int who) {
 void quorum_answered(struct quorum_model *m, const struct copy *copy) {
     if (copy->command.member_op == ASK)
         asked(m, copy);
+    else if (copy->command.member_op == PROBE)
+        probed(m, copy);
     else if (copy->command.member_op != GIVE_BACK)
         extended(m, copy);
     look(m, copy->client);
@@ -284,6 +304,10 @@ void quorum_client_wake(struct quorum_model *m, int who) {
     } else if (client->phase == HOLDING && m->now >= client->release_at) {
         m->tally.released++;
         think(m, who);
+    } else if (client->phase == HOLDING && client->renews && m->discipline == CAREFUL &&
+               roll(&m->play, 3) == 0) {
+        probe(m, who);
+        sleep_ms(m, client, client->lease_ms / 12);
     } else if (client->phase == HOLDING && client->renews) {
         renew(m, who);
     } else if (client->phase == ASKING) {

@@ -8,7 +8,6 @@
 #include "script.h"
 #include "support/wait.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define PLAYED_MS 40000
@@ -307,9 +306,7 @@ static void close_machine(struct machine *machine) {
 }
 
 struct quorum_model *quorum_model_open(struct server *const servers[QUORUM_SERVERS]) {
-    struct quorum_model *m = calloc(1, sizeof *m);
-    if (m == NULL)
-        support_die("out of memory");
+    struct quorum_model *m = zeroed(1, sizeof *m);
     play_open(&m->play, servers[0], m, run);
     for (int s = 0; s < SERVERS; s++)
         open_machine(&m->machines[s], servers[s]);

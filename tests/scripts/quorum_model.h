@@ -44,7 +44,7 @@ struct play *quorum_model_play(struct quorum_model *model);
 /* How many scripts ran, and how often each of these happened, since the model was opened. */
 struct quorum_tally {
     uint64_t scripts;
-    uint64_t held, refilled, busy, lost, released, aged, raised, drawn_again;
+    uint64_t held, refilled, probed, busy, lost, released, aged, raised, drawn_again;
     uint64_t late, settled, crashed, cut, paused, died, deleted, stolen;
 };
 const struct quorum_tally *quorum_model_tally(const struct quorum_model *model);

@@ -6,11 +6,10 @@
 
 #include "script.h"
 
-#include "support/wait.h"
+#include "support/new_lock.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #define LOCK_NAME "thelock"
 #define COUNTER_NAME "thetoken"
@@ -55,7 +54,8 @@ static void append(struct quorum_model *m, struct machine *machine, const struct
     char owner[32], not_after[32], lease[32], token[32], seconds[32], micros[32];
     snprintf(owner, sizeof owner, "c%d.%d:1", copy->client, copy->life);
     snprintf(not_after, sizeof not_after, "%" PRId64, guarded ? copy->not_after_ms : 0);
-    snprintf(lease, sizeof lease, "%" PRId64, command->lease_ms * UNIT);
+    snprintf(lease, sizeof lease, "%" PRId64,
+             command->member_op == PROBE ? 1 : command->lease_ms * UNIT);
     snprintf(token, sizeof token, "%" PRId64, command->token);
     snprintf(seconds, sizeof seconds, "%" PRId64, time_us / 1000000);
     snprintf(micros, sizeof micros, "%" PRId64, time_us % 1000000);
@@ -79,7 +79,7 @@ static void append(struct quorum_model *m, struct machine *machine, const struct
         redisAppendCommandArgv(to, sizeof ask_fenced / sizeof *ask_fenced, ask_fenced, NULL);
     else if (command->member_op == ASK)
         redisAppendCommandArgv(to, sizeof ask / sizeof *ask, ask, NULL);
-    else if (command->member_op == EXTEND)
+    else if (command->member_op == EXTEND || command->member_op == PROBE)
         redisAppendCommandArgv(to, sizeof extend / sizeof *extend, extend, NULL);
     else if (command->member_op == RAISE)
         redisAppendCommandArgv(to, sizeof raise_to / sizeof *raise_to, raise_to, NULL);
@@ -99,7 +99,7 @@ static void read_answer(struct copy *copy, redisReply *answer) {
 }
 
 void quorum_run(struct quorum_model *m, struct copy *copy) {
-    static const char *const names[] = {"ask", "extend", "raise", "give back"};
+    static const char *const names[] = {"ask", "extend", "raise", "probe", "give back"};
     struct machine *machine = &m->machines[copy->server];
     pass(m, machine);
     append(m, machine, copy);
@@ -118,9 +118,8 @@ void quorum_run(struct quorum_model *m, struct copy *copy) {
 void quorum_save(struct quorum_model *m, int server) {
     struct machine *machine = &m->machines[server];
     redisAppendCommand(machine->connection, "GET " COUNTER_NAME);
-    redisReply *reply = next_reply(m, machine);
+    own_reply *reply = next_reply(m, machine);
     machine->saved = reply->type == REDIS_REPLY_STRING ? strtoll(reply->str, NULL, 10) : 0;
-    freeReplyObject(reply);
 }
 
 void quorum_forget_all_but(struct quorum_model *m, int server, int64_t counter) {
@@ -135,10 +134,9 @@ void quorum_forget_all_but(struct quorum_model *m, int server, int64_t counter) 
 
 void quorum_delete(struct quorum_model *m, int server) {
     redisAppendCommand(m->machines[server].connection, "DEL " LOCK_NAME);
-    redisReply *reply = next_reply(m, &m->machines[server]);
+    own_reply *reply = next_reply(m, &m->machines[server]);
     m->tally.deleted += (uint64_t)reply->integer;
     note(&m->play, "s%d: deleted%s", server, reply->integer != 0 ? "" : ", but it was not there");
-    freeReplyObject(reply);
 }
 
 /* ---- What must be true ----------------------------------------------------------------------- */

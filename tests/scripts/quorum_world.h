@@ -37,7 +37,7 @@ struct machine {
 };
 
 /* What one client wants of one server. */
-enum member_op { ASK, EXTEND, RAISE, GIVE_BACK };
+enum member_op { ASK, EXTEND, RAISE, PROBE, GIVE_BACK };
 struct command {
     enum member_op member_op;
     int64_t lease_ms, token;

@@ -10,7 +10,6 @@
 #include "support/wait.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* What a Redisson client does. KEYS 1 the lock; ARGV 1 the owner, 2 the lease. */
@@ -120,12 +119,11 @@ static void owner_step(struct rw_model *m, int who) {
 }
 
 static bool java_call(struct rw_model *m, int who, const char *sha, int lease, long long *ret) {
-    redisReply *reply = ask(&m->play, "EVALSHA %s 1 " LOCK_NAME " %s %d", sha,
-                            rw_client_names[OWNERS + who], lease * TICK_MS);
+    own_reply *reply = ask(&m->play, "EVALSHA %s 1 " LOCK_NAME " %s %d", sha,
+                           rw_client_names[OWNERS + who], lease * TICK_MS);
     m->tally.scripts++;
     bool nil = reply->type == REDIS_REPLY_NIL;
     *ret = reply->integer;
-    freeReplyObject(reply);
     return nil;
 }
 
@@ -293,10 +291,9 @@ static void finish(struct rw_model *m) {
         run_copy(m, i);
     for (int i = 0; going_well(&m->play) && i < 60; i++)
         pass_time(m); /* longer than any lease, also those that Java adds up */
-    redisReply *reply = ask(&m->play, "DBSIZE");
+    own_reply *reply = ask(&m->play, "DBSIZE");
     if (going_well(&m->play) && reply->integer != 0)
         violated(&m->play, "%lld keys are left in the end", reply->integer);
-    freeReplyObject(reply);
 }
 
 static void run(void *model, int discipline) {
@@ -322,9 +319,7 @@ const struct rw_tally *rw_model_tally(const struct rw_model *m) {
 }
 
 struct rw_model *rw_model_open(struct server *server) {
-    struct rw_model *m = calloc(1, sizeof *m);
-    if (m == NULL)
-        support_die("out of memory");
+    struct rw_model *m = zeroed(1, sizeof *m);
     play_open(&m->play, server, m, run);
     for (int i = 0; i < SCRIPTS; i++)
         m->sha[i] = play_load(server, rw_script_names[i]);

@@ -12,9 +12,8 @@
  *   a reader that has released; nothing but `mode` and holders is in the hash. */
 #include "readwrite_world.h"
 
-#include "support/wait.h"
+#include "support/new_lock.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 const char *const rw_script_names[SCRIPTS] = {"read_acquire",   "read_release",  "read_renew",
@@ -50,7 +49,7 @@ static redisReply *next_reply(struct rw_model *m) {
 }
 
 static void look_at_fields(struct rw_model *m, struct truth *truth) {
-    redisReply *reply = next_reply(m);
+    own_reply *reply = next_reply(m);
     truth->there = reply->elements > 0;
     bool mode = false;
     for (size_t i = 0; i < reply->elements; i += 2) {
@@ -71,16 +70,14 @@ static void look_at_fields(struct rw_model *m, struct truth *truth) {
     }
     if (truth->there && (!mode || reply->elements < 4))
         violated(&m->play, "a lock without a mode, or with nothing else");
-    freeReplyObject(reply);
 }
 
 static void look_at_leases(struct rw_model *m, struct truth *truth) {
-    redisReply *reply = next_reply(m);
+    own_reply *reply = next_reply(m);
     for (size_t who = 0; who < OWNERS; who++) {
         truth->first[who] = (int)reply->element[2 * who]->integer;
         truth->longer[who] = (int)reply->element[2 * who + 1]->integer;
     }
-    freeReplyObject(reply);
 }
 
 void rw_look(struct rw_model *m, struct truth *truth) {
@@ -91,11 +88,10 @@ void rw_look(struct rw_model *m, struct truth *truth) {
     redisAppendCommand(m->play.connection, "KEYS {*");
     look_at_leases(m, truth);
     look_at_fields(m, truth);
-    redisReply *reply = next_reply(m);
+    own_reply *reply = next_reply(m);
     for (size_t i = 0; i < reply->elements; i++)
         for (int who = 0; who < CLIENTS; who++)
             truth->keys[who] += strstr(reply->element[i]->str, rw_client_names[who]) != NULL;
-    freeReplyObject(reply);
 }
 
 /* The counts that its field may have, while an owner believes in its hold. */

@@ -6,7 +6,6 @@
 #include "rights.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "support/wait.h"
@@ -26,8 +25,7 @@ static void add_commands(struct words *call, struct stage *stage, const char *co
     bool sharded = server_knows(stage->server, "spublish");
     words_cut(&part, commands);
     for (size_t i = 0; i < part.count; i++) {
-        char right[64];
-        snprintf(right, sizeof right, "+%s", part.item[i]);
+        own_text *right = text_of("+%s", part.item[i]);
         bool known = sharded || strcmp(part.item[i], "spublish") != 0;
         if (known && (without == NULL || strcmp(part.item[i], without) != 0))
             words_add(call, right);

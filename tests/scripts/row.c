@@ -13,7 +13,6 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { SCRIPTS_MAX = 16 };
@@ -30,9 +29,7 @@ struct full_stage {
 /* ---- The stage ------------------------------------------------------------------------------ */
 
 struct stage *stage_open(const char *channel) {
-    struct full_stage *full = calloc(1, sizeof *full);
-    if (full == NULL)
-        support_die("out of memory");
+    struct full_stage *full = zeroed(1, sizeof *full);
     full->stage.server = server_start(NULL);
     full->stage.listener = listener_start(full->stage.server, channel);
     return &full->stage;
@@ -56,11 +53,10 @@ const char *stage_sha(struct stage *stage, const char *script) {
             return full->script[i].sha;
     if (full->scripts == SCRIPTS_MAX)
         support_die("too many scripts");
-    char *text = script_text(script);
+    own_text *text = script_text(script);
     size_t i = full->scripts++;
     full->script[i].name = script;
     full->script[i].sha = script_load(stage->server, text);
-    free(text);
     return full->script[i].sha;
 }
 
@@ -145,7 +141,7 @@ static int by_text(const void *a, const void *b) {
 
 /* The value of a key as struct state writes it; empty for a key that is not there. */
 static void look_at(struct server *server, const char *key, char *value, size_t room) {
-    char *type = cmd_str(server, "TYPE %s", key);
+    own_text *type = cmd_str(server, "TYPE %s", key);
     value[0] = '\0';
     if (strcmp(type, "string") == 0) {
         char *text = cmd_str(server, "GET %s", key);
@@ -168,7 +164,6 @@ static void look_at(struct server *server, const char *key, char *value, size_t 
     } else if (strcmp(type, "none") != 0) {
         snprintf(value, room, "%s", type);
     }
-    free(type);
 }
 
 static bool state_fits(struct server *server, const struct state *state, struct span span,
@@ -193,7 +188,7 @@ static bool state_fits(struct server *server, const struct state *state, struct 
 /* ---- Playing -------------------------------------------------------------------------------- */
 
 static void prepare(struct stage *stage, const char *commands) {
-    redisContext *connection = connect_as(stage->server, NULL, NULL);
+    own_context *connection = connect_as(stage->server, NULL, NULL);
     struct words words;
     words_cut(&words, "FLUSHALL");
     freeReplyObject(words_send(connection, &words));
@@ -212,7 +207,6 @@ static void prepare(struct stage *stage, const char *commands) {
         freeReplyObject(reply);
         commands += length + (commands[length] == ';');
     }
-    redisFree(connection);
 }
 
 /* Looks at the keys the row names, and that there are no others. */

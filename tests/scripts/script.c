@@ -14,14 +14,12 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- Scripts -------------------------------------------------------------------------------- */
 
 static char *read_script(const char *folder, const char *name) {
-    char path[4096];
-    snprintf(path, sizeof path, "%s/%s.lua", folder, name);
+    own_text *path = text_of("%s/%s.lua", folder, name);
     FILE *file = fopen(path, "r");
     if (file == NULL)
         support_die("cannot open %s", path);
@@ -48,13 +46,12 @@ char *script_text_0_1(const char *name) {
     char *end = strchr(text, '\n'), file[64];
     const char *named = text + strlen(include);
     snprintf(file, sizeof file, "%.*s", (int)(strcspn(named, ".")), named);
-    char *front = script_text_0_1(file);
+    own_text *front = script_text_0_1(file);
     size_t room = strlen(front) + strlen(end + 1) + 1;
     char *whole = malloc(room);
     if (whole == NULL)
         support_die("out of memory");
     snprintf(whole, room, "%s%s", front, end + 1);
-    free(front);
     free(text);
     return whole;
 }
@@ -79,17 +76,13 @@ char *script_load_timed_text(struct server *server, const char *text, const char
     const char *question = strstr(text, "redis.call('time')") != NULL
                                ? "redis.call('time')" /* in 0.1 */
                                : "call('time')";
-    char *changed = script_changed(text, question, time);
-    char *sha = script_load(server, changed);
-    free(changed);
-    return sha;
+    own_text *changed = script_changed(text, question, time);
+    return script_load(server, changed);
 }
 
 char *script_load_timed(struct server *server, const char *name, const char *time) {
-    char *text = script_text(name);
-    char *sha = script_load_timed_text(server, text, time);
-    free(text);
-    return sha;
+    own_text *text = script_text(name);
+    return script_load_timed_text(server, text, time);
 }
 
 redisContext *connect_as(struct server *server, const char *user, const char *password) {
@@ -99,28 +92,25 @@ redisContext *connect_as(struct server *server, const char *user, const char *pa
     if (user == NULL)
         return connection;
 
-    redisReply *reply = redisCommand(connection, "AUTH %s %s", user, password);
+    own_reply *reply = redisCommand(connection, "AUTH %s %s", user, password);
     if (reply == NULL || reply->type != REDIS_REPLY_STATUS)
         support_die("AUTH %s: %s", user, reply == NULL ? connection->errstr : reply->str);
-    freeReplyObject(reply);
     return connection;
 }
 
 int64_t server_time_ms(struct server *server) {
-    redisReply *reply = cmd(server, "TIME");
+    own_reply *reply = cmd(server, "TIME");
     if (reply == NULL || reply->type != REDIS_REPLY_ARRAY || reply->elements != 2)
         support_die("TIME was not answered");
     int64_t time_ms = (int64_t)strtoll(reply->element[0]->str, NULL, 10) * 1000 +
                       strtoll(reply->element[1]->str, NULL, 10) / 1000;
-    freeReplyObject(reply);
     return time_ms;
 }
 
 bool server_knows(struct server *server, const char *command) {
-    redisReply *reply = cmd(server, "COMMAND INFO %s", command);
+    own_reply *reply = cmd(server, "COMMAND INFO %s", command);
     bool known = reply != NULL && reply->elements == 1 &&
                  reply->element[0]->type == REDIS_REPLY_ARRAY && reply->element[0]->elements > 0;
-    freeReplyObject(reply);
     return known;
 }
 
@@ -192,9 +182,7 @@ redisReply *script_call(redisContext *connection, const char *sha, const char *k
 }
 
 static redisReply *integer_reply(long long integer) {
-    redisReply *reply = calloc(1, sizeof *reply);
-    if (reply == NULL)
-        support_die("out of memory");
+    redisReply *reply = zeroed(1, sizeof *reply);
     reply->type = REDIS_REPLY_INTEGER;
     reply->integer = integer;
     return reply;
@@ -206,9 +194,7 @@ redisReply *script_written_out(redisReply *reply, long long value) {
     long long numbers[] = {1, value, reply->integer / 1000};
     reply->type = REDIS_REPLY_ARRAY;
     reply->integer = 0;
-    reply->element = calloc(3, sizeof(redisReply *));
-    if (reply->element == NULL)
-        support_die("out of memory");
+    reply->element = zeroed(3, sizeof(redisReply *));
     for (reply->elements = 0; reply->elements < 3; reply->elements++)
         reply->element[reply->elements] = integer_reply(numbers[reply->elements]);
     return reply;
@@ -266,9 +252,7 @@ const char *listener_received(struct listener *listener) {
 }
 
 struct listener *listener_start(struct server *server, const char *channel) {
-    struct listener *listener = calloc(1, sizeof *listener);
-    if (listener == NULL)
-        support_die("out of memory");
+    struct listener *listener = zeroed(1, sizeof *listener);
     listener->connection = connect_as(server, NULL, NULL);
     redisAppendCommand(listener->connection, "SUBSCRIBE %s", channel);
     if (server_knows(server, "ssubscribe"))

@@ -10,11 +10,9 @@
  * One thread, one server for the whole group; each row starts by emptying it. */
 #include "group.h"
 #include "support/case.h"
+#include "support/wait.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define TELL " publish thechannel"
 #define NUMBER "thekey"
@@ -427,8 +425,8 @@ static bool proof_fits(const struct counter_row *row, struct span span, char why
 
 /* The time on the server when the row began is all that a TTL can have lost since. */
 static bool key_fits(const struct counter_row *row, struct span span, char why[WHY]) {
-    char *type = cmd_str(stage->server, "TYPE thekey");
-    char *value = strcmp(type, "string") == 0 ? cmd_str(stage->server, "GET thekey") : NULL;
+    own_text *type = cmd_str(stage->server, "TYPE thekey");
+    own_text *value = strcmp(type, "string") == 0 ? cmd_str(stage->server, "GET thekey") : NULL;
     const char *there = value != NULL ? value : strcmp(type, "none") == 0 ? "" : type;
     const char *wanted = row->after != NULL ? row->after : "";
     int64_t ttl_ms = pttl(stage->server, "thekey");
@@ -440,8 +438,6 @@ static bool key_fits(const struct counter_row *row, struct span span, char why[W
         fits = differs(why, "a TTL of %" PRId64 " instead of %" PRId64, ttl_ms, row->ttl_ms);
     fits =
         fits && others_fit(row, why) && proof_fits(row, span, why) && idem_key_fits(row, span, why);
-    free(type);
-    free(value);
     return fits;
 }
 
@@ -488,11 +484,10 @@ CASE(U46_done_but_not_notified) {
     for (size_t i = 0; i < sizeof deaf / sizeof *deaf; i++) {
         struct grant mute = *grant_of(deaf[i].script);
         mute.channels = "";
-        redisContext *user = connect_new_user(stage, "mute", &mute, NULL);
+        own_context *user = connect_new_user(stage, "mute", &mute, NULL);
         char why[WHY];
         if (!counter_row_plays(user, &deaf[i], why))
             fail_msg("%s: %s", deaf[i].name, why);
-        redisFree(user);
     }
 }
 
@@ -518,7 +513,7 @@ CASE(U39_out_of_memory) {
         {"delete", "SET thekey 3", "counter_delete", "thekey , 0" TELL, "1 0", NULL, 0,
          "publish 0"},
     };
-    redisContext *user = connect_as(stage->server, NULL, NULL);
+    own_context *user = connect_as(stage->server, NULL, NULL);
     for (size_t i = 0; i < sizeof full / sizeof *full; i++) {
         char why[WHY];
         int64_t begin_ms = server_time_ms(stage->server);
@@ -529,14 +524,13 @@ CASE(U39_out_of_memory) {
         if (!fits)
             fail_msg("%s: %s", full[i].name, why);
     }
-    redisFree(user);
 }
 
 /* ---- Idempotency keys ----------------------------------------------------------------------- */
 
 /* Any number of copies do what one does. */
 CASE(with_an_idempotency_key_twice_is_once) {
-    redisContext *user = connect_as(stage->server, NULL, NULL);
+    own_context *user = connect_as(stage->server, NULL, NULL);
     prepare("SET " NUMBER " 10");
     for (int i = 0; i < 3; i++) {
         assert_code(user, "semaphore_acquire", NUMBER " " TAKEN " " IDEM_KEY " , 0 3 7 1", "1");
@@ -548,14 +542,13 @@ CASE(with_an_idempotency_key_twice_is_once) {
         assert_int_equal(cmd_int(stage->server, "INCRBY " NUMBER " 0"), 10);
     }
     assert_int_equal(cmd_int(stage->server, "DBSIZE"), 1);
-    redisFree(user);
 }
 
 /* Who may not write an idempotency key takes nothing with one. */
 CASE(no_idempotency_key_nothing_taken) {
     struct grant poor = *grant_of("semaphore_acquire");
     poor.commands = "time get type decrby incrby";
-    redisContext *user = connect_new_user(stage, "poor", &poor, NULL);
+    own_context *user = connect_new_user(stage, "poor", &poor, NULL);
     prepare("SET " NUMBER " 10");
     /* The first word of it differs from one version of the server to the next. */
     redisReply *reply = script_call(user, stage_sha(stage, "semaphore_acquire"),
@@ -565,7 +558,6 @@ CASE(no_idempotency_key_nothing_taken) {
     assert_int_equal(cmd_int(stage->server, "INCRBY " NUMBER " 0"), 10);
     assert_int_equal(cmd_int(stage->server, "DBSIZE"), 1);
     assert_code(user, "semaphore_acquire", NUMBER " " TAKEN " , 0 3", "1");
-    redisFree(user);
 }
 
 /* ---- Without the second key ----------------------------------------------------------------- */
@@ -574,11 +566,10 @@ CASE(no_idempotency_key_nothing_taken) {
 CASE(a_latch_opens_without_proof) {
     struct grant poor = *grant_of("latch_count_down");
     poor.commands = "time get type decr del publish spublish";
-    redisContext *user = connect_new_user(stage, "poor", &poor, NULL);
+    own_context *user = connect_new_user(stage, "poor", &poor, NULL);
     prepare("SET " NUMBER " 1");
     assert_code(user, "latch_count_down", NUMBER " " TAKEN " " PROOF " , 0" TELL, "1");
     assert_int_equal(cmd_int(stage->server, "DBSIZE"), 0);
-    redisFree(user);
 }
 
 /* It is left out where it would be in another slot; then nothing is looked at but the number. */

@@ -11,9 +11,6 @@
 #include "support/wait.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define TIME_MS INT64_C(1700000000000)
 #define TIME_US (TIME_MS * 1000)
@@ -29,8 +26,7 @@ static int open_group(void **state) {
     (void)state;
     server = server_start(NULL);
     for (int i = 0; i < SCRIPTS; i++) {
-        char name[64];
-        snprintf(name, sizeof name, "fair_%s", script_names[i]);
+        own_text *name = text_of("fair_%s", script_names[i]);
         shas[i] = script_load_timed(server, name, "{'1700000000', '0'}");
     }
     return 0;
@@ -140,7 +136,7 @@ static void dump_pairs(const char *key, redisReply *reply, char *out, size_t roo
 }
 
 static void dump_key(const char *key, char *out, size_t room) {
-    char *type = cmd_str(server, "TYPE %s", key);
+    own_text *type = cmd_str(server, "TYPE %s", key);
     redisReply *reply = NULL;
     if (strcmp(type, "hash") == 0) {
         reply = cmd(server, "HGETALL %s", key);
@@ -160,7 +156,6 @@ static void dump_key(const char *key, char *out, size_t room) {
     }
     if (reply != NULL)
         freeReplyObject(reply);
-    free(type);
 }
 
 static void assert_state(const struct fair_row *row, const char *when, const char *expected) {
@@ -183,9 +178,8 @@ static void prepare(redisContext *connection, const char *commands) {
         snprintf(line, sizeof line, "%.*s", (int)len, commands);
         split(line, &words);
         if (words.len > 0) {
-            redisReply *reply = send_words(connection, &words);
+            own_reply *reply = send_words(connection, &words);
             assert_int_not_equal(reply->type, REDIS_REPLY_ERROR);
-            freeReplyObject(reply);
         }
         commands += len + (commands[len] == ';');
     }
@@ -351,7 +345,7 @@ static void play(void **state) {
 /* ---- What a row cannot say ------------------------------------------------------------------ */
 
 CASE(dead_waiters_go_a_hundred_at_a_time) {
-    redisContext *connection = connect_as(server, NULL, NULL);
+    own_context *connection = connect_as(server, NULL, NULL);
     cmd_ok(server, "FLUSHALL");
     for (int i = 0; i < 250; i++) {
         cmd_ok(server, "RPUSH q dead:%d", i);
@@ -368,7 +362,6 @@ CASE(dead_waiters_go_a_hundred_at_a_time) {
     freeReplyObject(call(connection, "acquire", first));
     assert_int_equal(cmd_int(server, "LLEN q"), 1);
     assert_int_equal(cmd_int(server, "ZCARD z"), 1);
-    redisFree(connection);
 }
 
 /* As many as one call may pass over, and more: it says so, and goes on when it is asked to. */
@@ -383,14 +376,13 @@ static void queue_many(bool are_java, int len) {
 
 static long long answers(redisContext *connection, const char *script, const char *arguments,
                          int element) {
-    redisReply *reply = call(connection, script, arguments);
+    own_reply *reply = call(connection, script, arguments);
     assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
-    long long number = reply->element[element]->integer;
-    freeReplyObject(reply);
-    return number;
+    return reply->element[element]->integer;
 }
 
 CASE(a_hand_over_says_that_there_are_more) {
+    OWN(close_subscribers) struct subscribers subscribers;
     static const struct {
         const char *script, *call, *before;
         int code, more;
@@ -402,8 +394,7 @@ CASE(a_hand_over_says_that_there_are_more) {
         {"break", "0 me", "HSET f me 1", 1, 2}, /* 1 would be: and the holder was not told */
         {"hand_over", "0 me", "", 1, 1},
     };
-    redisContext *connection = connect_as(server, NULL, NULL);
-    struct subscribers subscribers;
+    own_context *connection = connect_as(server, NULL, NULL);
     open_subscribers(&subscribers, "a");
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
         prepare(connection, calls[i].before);
@@ -422,8 +413,6 @@ CASE(a_hand_over_says_that_there_are_more) {
         assert_int_equal(cmd_int(server, "HGET f a"), 1);
         assert_false(key_exists(server, "q") || key_exists(server, "z") || key_exists(server, "r"));
     }
-    close_subscribers(&subscribers);
-    redisFree(connection);
 }
 
 /* By the scripts' clock. By the server's own, which is not theirs here, the key stays: it has two seconds to live. */
@@ -440,7 +429,7 @@ static void let_all_javas_expire(int javas) {
  * once. Then they go, in steps. */
 CASE(a_crowd_of_silent_javas_is_waited_for_once) {
     enum { JAVAS = 350 };
-    redisContext *connection = connect_as(server, NULL, NULL);
+    own_context *connection = connect_as(server, NULL, NULL);
     prepare(connection, "HSET f me 1");
     queue_many(true, JAVAS);
     assert_int_equal(answers(connection, "release", "0 me 1 30000", 1), 0);
@@ -457,14 +446,13 @@ CASE(a_crowd_of_silent_javas_is_waited_for_once) {
     }
     assert_int_equal(answers(connection, "acquire", first, 0), 1);
     assert_int_equal(cmd_int(server, "DBSIZE"), 1); /* the lock */
-    redisFree(connection);
 }
 
 /* What a cluster's clients listen to. */
 CASE(sharded_channels_are_optional) {
     if (!server_knows(server, "spublish"))
         skip();
-    redisContext *connection = connect_as(server, NULL, NULL);
+    own_context *connection = connect_as(server, NULL, NULL);
     struct listener *a = listener_start(server, CHANNELS "a");
     prepare(connection, "HSET f me 1; RPUSH q java a; ZADD z @+300000 java; ZADD z @+60000 a; "
                         "HSET r a 3000_#-90_@+60000");
@@ -482,7 +470,6 @@ CASE(sharded_channels_are_optional) {
     assert_int_equal(cmd_int(server, "ZSCORE z java"), TIME_MS + 300000);
     listener_stop(java);
     listener_stop(a);
-    redisFree(connection);
 }
 
 /* Nobody may speak to a Java client, so nobody knows whether it would hear. */
@@ -507,11 +494,10 @@ static redisReply *call_with_many_records(redisContext *admin, redisContext *con
 }
 
 CASE(records_of_the_dead_go) {
-    redisContext *connection = connect_as(server, NULL, NULL);
+    own_context *connection = connect_as(server, NULL, NULL);
     freeReplyObject(call_with_many_records(connection, connection));
     assert_in_range(cmd_int(server, "HLEN r"), 34, 36); /* eight by chance, of whom two live */
     assert_int_equal(cmd_int(server, "HEXISTS r a"), 1);
-    redisFree(connection);
 }
 
 /* In the words of a command that is refused itself, of Redis up to 7.0 for one inside a script, and
@@ -529,7 +515,7 @@ static bool is_refused(redisReply *reply) {
 CASE(every_right_is_needed) {
     redisContext *admin = connect_as(server, NULL, NULL);
     for (int i = 0; i < COMMANDS; i++) {
-        redisContext *connection = connect_user(commands[i]);
+        own_context *connection = connect_user(commands[i]);
         bool refused = is_refused(call_with_many_records(admin, connection));
         for (size_t k = 0; k < fair_row_count && !refused; k++) {
             prepare(admin, fair_rows[k].before);
@@ -537,7 +523,6 @@ CASE(every_right_is_needed) {
         }
         if (!refused)
             fail_msg("%s is not needed", commands[i]);
-        redisFree(connection);
     }
     redisFree(admin);
     cmd_ok(server, "ACL DELUSER app");
@@ -557,9 +542,8 @@ CASE(refused_publish_drops_no_waiter) {
         {"acquire", "0 me 10000 0 0 0 30000 0 300000", "", 0},
     };
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++) {
-        char before[256];
-        snprintf(before, sizeof before, "%sRPUSH q a; ZADD z @+60000 a; HSET r a 3000_#-90_@+60000",
-                 calls[i].before);
+        own_text *before =
+            text_of("%sRPUSH q a; ZADD z @+60000 a; HSET r a 3000_#-90_@+60000", calls[i].before);
         prepare(connection, before);
         redisReply *reply = call(connection, calls[i].script, calls[i].call);
         assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
@@ -575,7 +559,7 @@ CASE(refused_publish_drops_no_waiter) {
 
 /* Beyond the 64th there is no place, but a deadline all the same. */
 CASE(far_behind) {
-    redisContext *connection = connect_as(server, NULL, NULL);
+    own_context *connection = connect_as(server, NULL, NULL);
     cmd_ok(server, "FLUSHALL");
     cmd_ok(server, "HSET f you 1");
     for (int i = 0; i < 100; i++) {
@@ -593,10 +577,8 @@ CASE(far_behind) {
     /* And one with an arrival number goes no further than that, either. */
     redisReply *reply = call(connection, "acquire", "0 old 60000 3000 #-9 1 30000 0 300000");
     freeReplyObject(reply);
-    char *second = cmd_str(server, "LINDEX q 1"); /* w:1 is Java's */
+    own_text *second = cmd_str(server, "LINDEX q 1"); /* w:1 is Java's */
     assert_string_equal(second, "old");
-    free(second);
-    redisFree(connection);
 }
 
 /* C056 to C059: what Redisson's own scripts make of a queue that ours wait in too. */
@@ -627,7 +609,7 @@ static long long java(const char *owner, int64_t now) {
 }
 
 CASE(C056_java_behind_ours_gets_its_deadline) {
-    redisContext *connection = connect_as(server, NULL, NULL);
+    own_context *connection = connect_as(server, NULL, NULL);
     prepare(connection, "HSET f you 1; PEXPIRE f 30000");
     freeReplyObject(call(connection, "acquire", "0 me 60000 3000 0 1 30000 0 300000"));
     assert_int_equal(java("java", TIME_MS), 60000); /* our horizon in front of it */
@@ -642,12 +624,11 @@ CASE(C056_java_behind_ours_gets_its_deadline) {
     redisReply *reply = call(connection, "release", "0 me 1 30000");
     freeReplyObject(reply);
     assert_int_equal(java("java", TIME_MS + 1), -9); /* it was told, comes, and has it */
-    redisFree(connection);
 }
 
 /* A Java client in front takes its wait off our deadline when it leaves: we had added it. */
 CASE(C058_java_in_front_takes_its_wait_off_ours) {
-    redisContext *connection = connect_as(server, NULL, NULL);
+    own_context *connection = connect_as(server, NULL, NULL);
     prepare(connection, "HSET f you 1; PEXPIRE f 30000");
     java("java", TIME_MS);
     freeReplyObject(call(connection, "acquire", "0 me 60000 3000 0 1 30000 0 300000"));
@@ -655,18 +636,16 @@ CASE(C058_java_in_front_takes_its_wait_off_ours) {
     assert_int_equal(java("java", TIME_MS + 1), -9);
     assert_true(cmd_int(server, "ZSCORE z me") >= TIME_MS + 30000); /* and is not swept by that */
     assert_int_equal(cmd_int(server, "LLEN q"), 1);
-    redisFree(connection);
 }
 
 /* C059: those in front have vanished; after their deadlines the third gets it. */
 CASE(C059_abandoned_places) {
-    redisContext *connection = connect_as(server, NULL, NULL);
+    own_context *connection = connect_as(server, NULL, NULL);
     prepare(connection, "RPUSH q j1 j2; ZADD z @-20 j1; ZADD z @-10 j2");
     redisReply *reply = call(connection, "acquire", "0 me 60000 3000 0 1 30000 0 300000");
     assert_int_equal(reply->element[0]->integer, 1);
     freeReplyObject(reply);
     assert_int_equal(cmd_int(server, "DBSIZE"), 1);
-    redisFree(connection);
 }
 
 int main(void) {

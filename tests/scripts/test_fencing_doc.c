@@ -4,20 +4,14 @@
  * First alone, row by row; then as the page means it: a holder of a real fenced lock is paused,
  * loses the lock, and finds its write refused.
  */
-#include <stddef.h>
-#include <stdint.h>
 
 #include "script.h"
 
 #include "support/case.h"
 #include "support/new_lock.h"
-#include "support/wait.h"
 
 #include <holdfast/holdfast.h>
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define PAGE HF_SOURCE_DIR "/docs/fencing.md"
 #define FENCE_OPEN "```lua\n"
@@ -48,9 +42,8 @@ static char *script_of_the_page(void) {
 static int open_group(void **state) {
     (void)state;
     server = server_start(NULL);
-    char *text = script_of_the_page();
+    own_text *text = script_of_the_page();
     sha = script_load(server, text);
-    free(text);
     return 0;
 }
 
@@ -72,12 +65,11 @@ static long long write_with(const char *token, const char *value) {
 }
 
 static void assert_key(const char *key, const char *value) {
-    char *there = cmd_str(server, "GET %s", key);
+    own_text *there = cmd_str(server, "GET %s", key);
     if (value == NULL)
         assert_null(there);
     else
         assert_string_equal(there, value);
-    free(there);
 }
 
 CASE(doc_script_refuses_stale_tokens) {

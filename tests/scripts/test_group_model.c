@@ -3,14 +3,11 @@
  *
  * The other tests show that the model can fail: without any one of the client rules it finds a
  * violation. One thread, one private server. */
-#include <stddef.h>
-#include <stdint.h>
 
 #include "group_model.h"
 #include "support/case.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 static struct server *server;
 static struct model model;

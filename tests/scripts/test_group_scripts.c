@@ -11,11 +11,9 @@
 #include "group.h"
 #include "group_rows.h"
 #include "support/case.h"
+#include "support/wait.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define KEYS "~" GROUP " ~elsewhere"
 #define ON_CHANNEL "&" GROUP_CHANNEL
@@ -75,19 +73,17 @@ static void prepare(const struct group_row *row, int64_t begin_ms) {
             cmd_ok(stage->server, "PEXPIRE " GROUP " %s", word + 1);
     }
     if (row->commands != NULL) {
-        redisContext *admin = connect_as(stage->server, NULL, NULL);
+        own_context *admin = connect_as(stage->server, NULL, NULL);
         words_cut(&words, row->commands);
         freeReplyObject(words_send(admin, &words));
-        redisFree(admin);
     }
 }
 
 static bool text_fits(const char *wanted, char why[WHY], const char *field) {
-    char *there = cmd_str(stage->server, "HGET " GROUP " %s", field);
+    own_text *there = cmd_str(stage->server, "HGET " GROUP " %s", field);
     bool fits = there != NULL && strcmp(there, wanted) == 0;
     if (!fits)
         differs(why, "%s is %s instead of %s", field, there != NULL ? there : "missing", wanted);
-    free(there);
     return fits;
 }
 
@@ -196,9 +192,8 @@ CASE(acquire_without_the_right_to_a_lease_leaves_nothing) {
                                          "group_acquire",
                                          GROUP " , 0 me 30000 0 publish " GROUP_CHANNEL " A B",
                                          .reply = "!"};
-    redisContext *user = connect_new_user(stage, "poorer", grant_of(row.script), "pexpire");
+    own_context *user = connect_new_user(stage, "poorer", grant_of(row.script), "pexpire");
     assert_row_plays(user, &row);
-    redisFree(user);
 }
 
 CASE(U46_released_but_not_notified) {
@@ -213,9 +208,8 @@ CASE(U46_released_but_not_notified) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct grant mute = *grant_of(rows[i].script);
         mute.channels = "&redisson_lock__channel:{another}";
-        redisContext *user = connect_new_user(stage, "mute", &mute, NULL);
+        own_context *user = connect_new_user(stage, "mute", &mute, NULL);
         assert_row_plays(user, &rows[i]);
-        redisFree(user);
     }
 }
 
@@ -223,9 +217,8 @@ CASE(U46_released_but_not_notified) {
 CASE(renew_reports_other_errors_as_errors) {
     static const struct group_row row = {"renew",       "A=me*1+5000 /5000",       NULL,
                                          "group_renew", GROUP " , 0 30000 me 1 A", .reply = "!"};
-    redisContext *user = connect_new_user(stage, "poorer", grant_of(row.script), "hlen");
+    own_context *user = connect_new_user(stage, "poorer", grant_of(row.script), "hlen");
     assert_row_plays(user, &row);
-    redisFree(user);
 }
 
 /* ---- Many ----------------------------------------------------------------------------------- */
@@ -249,12 +242,10 @@ static int64_t call_with_many(const char *script, const char *line) {
         snprintf(fields[i], sizeof fields[i], "f%021d", i);
         argv[argc++] = fields[i];
     }
-    redisReply *reply = redisCommandArgv(user_of(script), (int)argc, argv, NULL);
+    own_reply *reply = redisCommandArgv(user_of(script), (int)argc, argv, NULL);
     if (reply->type != REDIS_REPLY_ARRAY)
         fail_msg("%s: %s", script, reply->str);
-    int64_t answer = reply->element[0]->integer;
-    freeReplyObject(reply);
-    return answer;
+    return reply->element[0]->integer;
 }
 
 /* A thousand values, which is the most, in one call of each script; and taken over from an owner
@@ -285,7 +276,7 @@ CASE(a_thousand_values) {
 
 /* Nobody can take; what was taken can be kept and given back. */
 CASE(U38_out_of_memory) {
-    redisContext *admin = connect_as(stage->server, NULL, NULL);
+    own_context *admin = connect_as(stage->server, NULL, NULL);
     static const struct group_row row = {
         "before", "A=me*2+50000 B=me*2+50000 /50000", NULL, "group_inspect", "", .reply = ""};
     prepare(&row, server_time_ms(stage->server));
@@ -300,7 +291,6 @@ CASE(U38_out_of_memory) {
     assert_int_equal(cmd_int(stage->server, "EXISTS " GROUP), 0);
     free_up_memory();
     listener_received(stage->listener);
-    redisFree(admin);
 }
 
 /* ---- All of them ---------------------------------------------------------------------------- */

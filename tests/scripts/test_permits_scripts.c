@@ -13,9 +13,6 @@
 #include "support/case.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define NEVER 922337203685477
 #define ID_LEN 16
@@ -88,10 +85,9 @@ static void prepare(const struct permits_row *row, int64_t begin_ms) {
         cmd_ok(stage->server, "PEXPIRE " TAKEN " %lld", (long long)before.taken_ttl_ms);
     if (row->commands != NULL) {
         struct words words;
-        redisContext *admin = connect_as(stage->server, NULL, NULL);
+        own_context *admin = connect_as(stage->server, NULL, NULL);
         words_cut(&words, row->commands);
         freeReplyObject(words_send(admin, &words));
-        redisFree(admin);
     }
 }
 
@@ -108,7 +104,7 @@ static bool key_ttl_fits(const char *key, int64_t set_ms, struct span span, char
 }
 
 static bool taken_fits(const struct permits_state *wanted, struct span span, char why[WHY]) {
-    redisReply *reply = cmd(stage->server, "ZRANGE " TAKEN " 0 -1 WITHSCORES");
+    own_reply *reply = cmd(stage->server, "ZRANGE " TAKEN " 0 -1 WITHSCORES");
     bool fits = reply->type == REDIS_REPLY_ARRAY && reply->elements == 2 * wanted->taken_len;
     if (!fits)
         differs(why, "%zu permits are taken instead of %zu", reply->elements / 2,
@@ -127,7 +123,6 @@ static bool taken_fits(const struct permits_state *wanted, struct span span, cha
             differs(why, "%s until %s (begun %" PRId64 ") instead of %s",
                     reply->element[2 * i]->str, score, span.begin_ms, wanted->taken[i]);
     }
-    freeReplyObject(reply);
     return fits;
 }
 
@@ -211,10 +206,9 @@ CASE(acquire_without_the_right_to_pay_leaves_nothing) {
                                            .reply = "!",
                                            .after = "2"};
     char why[WHY];
-    redisContext *user = connect_new_user(stage, "poorer", grant_of(row.script), "decrby");
+    own_context *user = connect_new_user(stage, "poorer", grant_of(row.script), "decrby");
     if (!permits_row_plays(user, &row, why))
         fail_msg("%s", why);
-    redisFree(user);
 }
 
 CASE(U46_released_but_not_notified) {
@@ -230,10 +224,9 @@ CASE(U46_released_but_not_notified) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct grant mute = *grant_of(rows[i].script);
         mute.channels = "&redisson_sc:{another}";
-        redisContext *user = connect_new_user(stage, "mute", &mute, NULL);
+        own_context *user = connect_new_user(stage, "mute", &mute, NULL);
         if (!permits_row_plays(user, &rows[i], why))
             fail_msg("%s: %s", rows[i].name, why);
-        redisFree(user);
     }
 }
 
@@ -243,10 +236,9 @@ CASE(renew_reports_other_errors_as_errors) {
         "renew",      "1 : a+5000",         NULL, "permits_renew", TAKEN " , 0 30000 " PERMIT_A,
         .reply = "!", .after = "1 : a+5000"};
     char why[WHY];
-    redisContext *user = connect_new_user(stage, "poorer", grant_of(row.script), "zscore");
+    own_context *user = connect_new_user(stage, "poorer", grant_of(row.script), "zscore");
     if (!permits_row_plays(user, &row, why))
         fail_msg("%s", why);
-    redisFree(user);
 }
 
 /* ---- Many ----------------------------------------------------------------------------------- */
@@ -257,14 +249,13 @@ static redisReply *call(const char *script, const char *keys_and_args) {
 
 static void assert_answers(const char *script, const char *keys_and_args, int64_t code,
                            int64_t value) {
-    redisReply *reply = call(script, keys_and_args);
+    own_reply *reply = call(script, keys_and_args);
     if (reply->type != REDIS_REPLY_ARRAY)
         fail_msg("%s: %s", script, reply->str);
     assert_int_equal(reply->element[0]->integer, code);
     assert_int_equal(reply->element[1]->integer, value);
     if (strcmp(script, "permits_count") == 0) /* all that are taken here have ended */
         assert_int_equal(reply->element[2]->integer, 0);
-    freeReplyObject(reply);
 }
 
 /* So many permits whose leases ended long ago. */
@@ -374,7 +365,7 @@ CASE(a_thousand_at_once) {
 
 /* Nobody can take; what was taken can be kept and given back, and what ended comes back. */
 CASE(U38_out_of_memory) {
-    redisContext *admin = connect_as(stage->server, NULL, NULL);
+    own_context *admin = connect_as(stage->server, NULL, NULL);
     int64_t now_ms = server_time_ms(stage->server);
     cmd_ok(stage->server, "FLUSHALL");
     cmd_ok(stage->server, "SET " PERMITS " 1");
@@ -395,7 +386,6 @@ CASE(U38_out_of_memory) {
     assert_int_equal(cmd_int(stage->server, "EXISTS " TAKEN), 0);
     free_up_memory();
     listener_received(stage->listener);
-    redisFree(admin);
 }
 
 /* ---- All of them ---------------------------------------------------------------------------- */

@@ -10,11 +10,9 @@
 #include "group.h"
 #include "plain_rows.h"
 #include "support/case.h"
+#include "support/wait.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* ---- Users ---------------------------------------------------------------------------------- */
 
@@ -60,9 +58,8 @@ CASE(U45_key_pattern_too_narrow) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct grant elsewhere = *grant_of(rows[i].script);
         elsewhere.keys = "~app:*";
-        redisContext *user = connect_new_user(stage, "elsewhere", &elsewhere, NULL);
+        own_context *user = connect_new_user(stage, "elsewhere", &elsewhere, NULL);
         assert_plays(user, &rows[i]);
-        redisFree(user);
     }
 }
 
@@ -98,18 +95,16 @@ CASE(U46_released_with_defaults_but_not_notified) {
     static const struct row row = {"release",       "HSET thelock me 1; PEXPIRE thelock 5000",
                                    "plain_release", "thelock , 0 me",
                                    "2 0",           .after = {ABSENT}};
-    redisContext *user = connect_new_user(stage, "mute", grant_of(row.script), "publish");
+    own_context *user = connect_new_user(stage, "mute", grant_of(row.script), "publish");
     assert_plays(user, &row);
-    redisFree(user);
 }
 
 /* A user that may write a lock but not set its lease leaves no lock for ever. */
 CASE(acquire_without_the_right_to_expire_leaves_nothing) {
     static const struct row row = {
         "acquire", NULL, "plain_acquire", "thelock , 0 me 30000 0", "!", .after = {ABSENT}};
-    redisContext *user = connect_new_user(stage, "poorer", grant_of(row.script), "pexpire");
+    own_context *user = connect_new_user(stage, "poorer", grant_of(row.script), "pexpire");
     assert_plays(user, &row);
-    redisFree(user);
 }
 
 /* A batch that the user may not renew at all is an error, not a set of locks of a wrong type. */
@@ -117,9 +112,8 @@ CASE(renew_reports_other_errors_as_errors) {
     static const struct row row = {"renew", "HSET thelock me 1; PEXPIRE thelock 5000",
                                    "renew", "thelock , 0 30000 me",
                                    "!",     .after = {{LOCK, "me=1", 5000}}};
-    redisContext *user = connect_new_user(stage, "poorer", grant_of(row.script), "hexists");
+    own_context *user = connect_new_user(stage, "poorer", grant_of(row.script), "hexists");
     assert_plays(user, &row);
-    redisFree(user);
 }
 
 /* ---- Time ----------------------------------------------------------------------------------- */
@@ -149,18 +143,15 @@ CASE(not_after_includes_its_own_millisecond) {
 CASE(before_2001_nothing_is_answered_by_the_time_alone) {
     static const char *const scripts[] = {"plain_acquire", "plain_release"};
     struct server *server = stage->server;
-    redisContext *user = connect_as(server, NULL, NULL);
+    own_context *user = connect_as(server, NULL, NULL);
     cmd_ok(server, "FLUSHALL");
     for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
-        char *sha = script_load_timed(server, scripts[i], "{'5', '7001'}");
-        redisReply *reply = script_call(user, sha, "thelock , 0 me", 0);
+        own_text *sha = script_load_timed(server, scripts[i], "{'5', '7001'}");
+        own_reply *reply = script_call(user, sha, "thelock , 0 me", 0);
         assert_int_equal(reply->elements, 3);
         assert_int_equal(reply->element[0]->integer, 1);
         assert_int_equal(reply->element[2]->integer, 5007);
-        freeReplyObject(reply);
-        free(sha);
     }
-    redisFree(user);
 }
 
 /* The whole of C005: three acquires with a lease, two releases, and what the last one leaves. */
@@ -190,10 +181,9 @@ CASE(C005_partial_release_keeps_the_explicit_lease) {
 /* ---- Tokens --------------------------------------------------------------------------------- */
 
 static int64_t server_time_us(struct server *server) {
-    redisReply *reply = cmd(server, "TIME");
+    own_reply *reply = cmd(server, "TIME");
     int64_t us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
                  strtoll(reply->element[1]->str, NULL, 10);
-    freeReplyObject(reply);
     return us;
 }
 
@@ -252,7 +242,7 @@ CASE(U38_out_of_memory) {
         {"plain_break", "third , 0 me publish " CHANNEL, "1", NULL},
     };
     struct server *server = stage->server;
-    redisContext *user = connect_as(server, NULL, NULL);
+    own_context *user = connect_as(server, NULL, NULL);
     cmd_ok(server, "FLUSHALL");
     cmd_ok(server, "HSET thelock me 2");
     cmd_ok(server, "PEXPIRE thelock 40000");
@@ -263,23 +253,21 @@ CASE(U38_out_of_memory) {
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         assert_code(user, steps[i].script, steps[i].call, steps[i].reply);
 
-        char *count = cmd_str(server, "HGET thelock me");
+        own_text *count = cmd_str(server, "HGET thelock me");
         if (steps[i].fields == NULL)
             assert_null(count);
         else
             assert_string_equal(count, steps[i].fields);
-        free(count);
     }
     assert_int_equal(cmd_int(server, "DBSIZE"), 0);
     assert_string_equal(listener_received(stage->listener), "publish 0, publish 0");
     free_up_memory();
-    redisFree(user);
 }
 
 /* A server out of memory cannot refuse a nested release even when the lease needs no raising. */
 CASE(U38_nested_release_with_a_longer_ttl) {
     struct server *server = stage->server;
-    redisContext *user = connect_as(server, NULL, NULL);
+    own_context *user = connect_as(server, NULL, NULL);
     cmd_ok(server, "FLUSHALL");
     cmd_ok(server, "HSET thelock me 2");
     int64_t begin_ms = server_time_ms(server);
@@ -291,7 +279,6 @@ CASE(U38_nested_release_with_a_longer_ttl) {
     int64_t ttl_ms = pttl(server, LOCK);
     assert_true(ttl_ms >= 90000 - (server_time_ms(server) - begin_ms) - 1);
     free_up_memory();
-    redisFree(user);
 }
 
 /* ---- All of them ---------------------------------------------------------------------------- */

@@ -8,7 +8,6 @@
 #include "support/case.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 static struct server *servers[QUORUM_SERVERS];
 static struct quorum_model *model;
@@ -31,7 +30,8 @@ static int close_group(void **state) {
 
 /* Enough schedules have every kind of thing in them, or the model shows nothing. */
 static void assert_eventful(const struct quorum_tally *t) {
-    assert_true(t->held > 0 && t->refilled > 0 && t->busy > 0 && t->lost > 0 && t->released > 0);
+    assert_true(t->held > 0 && t->refilled > 0 && t->probed > 0 && t->busy > 0 && t->lost > 0 &&
+                t->released > 0);
     assert_true(t->aged > 0 && t->raised > 0 && t->drawn_again > 0 && t->late > 0);
     assert_true(t->settled > 0 && t->crashed > 0 && t->cut > 0 && t->paused > 0 && t->died > 0);
     assert_true(t->deleted > 0 && t->stolen > 0);
@@ -41,13 +41,13 @@ CASE(careful_clients_never_share_the_lock) {
     uint64_t schedules = play_many(quorum_model_play(model), CAREFUL, 200);
     const struct quorum_tally *t = quorum_model_tally(model);
     printf("%" PRIu64 " schedules, %" PRIu64 " scripts: held %" PRIu64 ", refilled %" PRIu64
-           ", busy %" PRIu64 ", lost %" PRIu64 ", released %" PRIu64 ", aged %" PRIu64
-           ", raised %" PRIu64 ", drawn again %" PRIu64 ", late %" PRIu64 ", settled %" PRIu64
-           ", crashed %" PRIu64 ", cut %" PRIu64 ", paused %" PRIu64 ", died %" PRIu64
-           ", deleted %" PRIu64 ", stolen %" PRIu64 "\n",
-           schedules, t->scripts, t->held, t->refilled, t->busy, t->lost, t->released, t->aged,
-           t->raised, t->drawn_again, t->late, t->settled, t->crashed, t->cut, t->paused, t->died,
-           t->deleted, t->stolen);
+           ", probed %" PRIu64 ", busy %" PRIu64 ", lost %" PRIu64 ", released %" PRIu64
+           ", aged %" PRIu64 ", raised %" PRIu64 ", drawn again %" PRIu64 ", late %" PRIu64
+           ", settled %" PRIu64 ", crashed %" PRIu64 ", cut %" PRIu64 ", paused %" PRIu64
+           ", died %" PRIu64 ", deleted %" PRIu64 ", stolen %" PRIu64 "\n",
+           schedules, t->scripts, t->held, t->refilled, t->probed, t->busy, t->lost, t->released,
+           t->aged, t->raised, t->drawn_again, t->late, t->settled, t->crashed, t->cut, t->paused,
+           t->died, t->deleted, t->stolen);
     assert_eventful(t);
 }
 

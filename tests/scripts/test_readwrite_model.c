@@ -3,14 +3,11 @@
  *
  * The other tests show that the model can fail: without certain client rules it finds a
  * violation. They use the same schedules every time. One thread, one private server. */
-#include <stddef.h>
-#include <stdint.h>
 
 #include "readwrite_model.h"
 #include "support/case.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 static struct server *server;
 static struct rw_model *model;

@@ -9,10 +9,7 @@
 #include "group.h"
 #include "readwrite_rows.h"
 #include "support/case.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "support/wait.h"
 
 #define KEYS "~thelock ~{thelock}:*"
 
@@ -47,9 +44,8 @@ CASE(U45_no_right_to_the_readers_keys) {
         .after = {ABSENT}};
     struct grant narrow = *grant_of(row.script);
     narrow.keys = "~thelock";
-    redisContext *user = connect_new_user(stage, "narrow", &narrow, NULL);
+    own_context *user = connect_new_user(stage, "narrow", &narrow, NULL);
     assert_plays(user, &row);
-    redisFree(user);
 }
 
 CASE(U46_released_but_not_notified) {
@@ -71,9 +67,8 @@ CASE(U46_released_but_not_notified) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct grant mute = *grant_of(rows[i].script);
         mute.channels = "&redisson_rwlock:{another}";
-        redisContext *user = connect_new_user(stage, "mute", &mute, NULL);
+        own_context *user = connect_new_user(stage, "mute", &mute, NULL);
         assert_plays(user, &rows[i]);
-        redisFree(user);
     }
 }
 
@@ -85,9 +80,8 @@ CASE(acquire_without_the_right_to_expire_leaves_nothing) {
         {"write", NULL, "write_acquire", "thelock , 0 me:write 30000 0", "!", .after = {ABSENT}},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        redisContext *user = connect_new_user(stage, "poorer", grant_of(rows[i].script), "pexpire");
+        own_context *user = connect_new_user(stage, "poorer", grant_of(rows[i].script), "pexpire");
         assert_plays(user, &rows[i]);
-        redisFree(user);
     }
 }
 
@@ -113,7 +107,7 @@ CASE(U38_out_of_memory) {
         {"write_release", "written , 0 me:write 30000 1 publish x", "1", 0},
     };
     struct server *server = stage->server;
-    redisContext *user = connect_as(server, NULL, NULL);
+    own_context *user = connect_as(server, NULL, NULL);
     cmd_ok(server, "FLUSHALL");
     cmd_ok(server, "HSET thelock mode read me 2");
     cmd_ok(server, "PEXPIRE thelock 40000");
@@ -127,7 +121,6 @@ CASE(U38_out_of_memory) {
         assert_int_equal(cmd_int(server, "DBSIZE"), steps[i].keys);
     }
     free_up_memory();
-    redisFree(user);
 }
 
 /* ---- Names and numbers ---------------------------------------------------------------------- */
@@ -135,7 +128,7 @@ CASE(U38_out_of_memory) {
 /* A name with a brace, balanced or not, is its own tag. */
 CASE(names_with_braces) {
     struct server *server = stage->server;
-    redisContext *user = connect_as(server, NULL, NULL);
+    own_context *user = connect_as(server, NULL, NULL);
     cmd_ok(server, "FLUSHALL");
     assert_code(user, "read_acquire", "a{b}c , 0 U:7 30000 0 publish x", "1");
     assert_true(key_exists(server, "a{b}c:U:7:rwlock_timeout:1"));
@@ -148,13 +141,12 @@ CASE(names_with_braces) {
     assert_code(user, "read_release", "a{b , 0 U:7 1 publish x", "1");
     assert_code(user, "read_release", "a}b , 0 U:7 1 publish x", "1");
     assert_int_equal(cmd_int(server, "DBSIZE"), 0);
-    redisFree(user);
 }
 
 /* Ten thousand readers, half of them dead: one release looks at all of them and drops the dead. */
 CASE(many_readers) {
     struct server *server = stage->server;
-    redisContext *user = connect_as(server, NULL, NULL);
+    own_context *user = connect_as(server, NULL, NULL);
     cmd_ok(server, "FLUSHALL");
     cmd_ok(server, "EVAL %s 1 thelock",
            "redis.call('hset', KEYS[1], 'mode', 'read', 'me', 1) "
@@ -169,13 +161,12 @@ CASE(many_readers) {
     assert_true(pttl(server, LOCK) <= 60000);
     assert_code(user, "read_renew", "thelock , 0 90000 U:2", "1");
     assert_code(user, "read_renew", "thelock , 0 90000 U:3", "0");
-    redisFree(user);
 }
 
 /* Each count could be one, but all of them together are more than a server should look at. */
 CASE(more_levels_than_can_be_inspected) {
     struct server *server = stage->server;
-    redisContext *user = connect_as(server, NULL, NULL);
+    own_context *user = connect_as(server, NULL, NULL);
     cmd_ok(server, "FLUSHALL");
     cmd_ok(server, "EVAL %s 1 thelock",
            "redis.call('hset', KEYS[1], 'mode', 'read', 'me', 1) "
@@ -184,14 +175,13 @@ CASE(more_levels_than_can_be_inspected) {
     assert_code(user, "read_release", "thelock , 0 me 1 publish x", "WRO");
     assert_int_equal(cmd_int(server, "HLEN thelock"), 13);
     assert_true(key_exists(server, "{thelock}:me:rwlock_timeout:1"));
-    redisFree(user);
 }
 
-/* The same for a renewal of many locks, each of whose counts could be one: it changes nothing, and each lock is renewed by
- * itself. */
+/* The same for a renewal of many locks, each of whose counts could be one: it changes nothing, and
+ * each lock is renewed by itself. */
 CASE(more_levels_than_can_be_renewed_at_once) {
     struct server *server = stage->server;
-    char *renew = script_text("read_renew");
+    own_text *renew = script_text("read_renew");
     cmd_ok(server, "FLUSHALL");
     cmd_ok(server, "HSET thelock mode read me 99999");
     cmd_ok(server, "PEXPIRE thelock 60000");
@@ -211,31 +201,28 @@ CASE(more_levels_than_can_be_renewed_at_once) {
     assert_int_equal(reply->element[0]->integer, 1);
     freeReplyObject(reply);
     assert_true(pttl(server, LOCK) > 60000);
-    free(renew);
 }
 
 /* Keys that no reader could have made are left to expire. */
 CASE(levels_without_end) {
     struct server *server = stage->server;
-    redisContext *user = connect_as(server, NULL, NULL);
+    own_context *user = connect_as(server, NULL, NULL);
     cmd_ok(server, "FLUSHALL");
     cmd_ok(server, "EVAL %s 1 thelock",
            "for i = 1, 100010 do redis.call('set', '{thelock}:me:rwlock_timeout:' .. i, 1) end");
     assert_code(user, "read_release", "thelock , 0 me 1 publish x", "-1");
     assert_int_equal(cmd_int(server, "DBSIZE"), 11);
-    redisFree(user);
 }
 
 /* How many commands the server has run since the last CONFIG RESETSTAT, those in scripts too. */
 static long long commands_run(void) {
-    redisReply *reply = cmd(stage->server, "INFO commandstats");
+    own_reply *reply = cmd(stage->server, "INFO commandstats");
     long long sum = 0;
     const char *calls = reply->str;
     while ((calls = strstr(calls, ":calls=")) != NULL) {
         calls += strlen(":calls=");
         sum += atoll(calls);
     }
-    freeReplyObject(reply);
     return sum;
 }
 
@@ -268,14 +255,13 @@ static void count_at_depth(redisContext *user, int depth, long long *ret_acquire
  * commands that raise leases, which are not needed within the millisecond. */
 CASE(nested_reads_cost_the_same_at_any_depth) {
     long long acquire, release, deep_acquire, deep_release;
-    redisContext *user = connect_as(stage->server, NULL, NULL);
+    own_context *user = connect_as(stage->server, NULL, NULL);
     count_at_depth(user, 10, &acquire, &release);
     count_at_depth(user, 1000, &deep_acquire, &deep_release);
     printf("commands of an acquire and a release, 10 deep: %lld, %lld; 1000 deep: %lld, %lld\n",
            acquire, release, deep_acquire, deep_release);
     assert_in_range(deep_acquire, 1, acquire + 2);
     assert_in_range(deep_release, 1, release + 2);
-    redisFree(user);
 }
 
 /* ---- All of them ---------------------------------------------------------------------------- */

@@ -9,8 +9,6 @@
 #include "support/case.h"
 
 #include <inttypes.h>
-#include <stdio.h>
-#include <string.h>
 
 enum discipline {
     CAREFUL,

@@ -6,10 +6,7 @@
  * One thread, one server for the whole group; each row starts by emptying it. */
 #include "group.h"
 #include "support/case.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "support/wait.h"
 
 #define STRING_CHANNEL "holdfast_string:{thelock}"
 #define AFTER(text, ttl)                                                                           \
@@ -175,7 +172,7 @@ static void play_script(const struct grant *grant, const struct step_row *all, s
     free(sha);
     free(text);
 }
-#define PLAY_SCRIPT(grant, rows) play_script(grant, rows, sizeof rows / sizeof *rows)
+#define PLAY_SCRIPT(grant, rows) play_script(grant, rows, sizeof(rows) / sizeof *(rows))
 
 CASE(S40_release_script) {
     static const struct step_row all[] = {
@@ -221,12 +218,10 @@ CASE(S42_acquire_script) {
 }
 
 static long long writes_so_far(void) {
-    char *info = cmd_str(stage->server, "INFO persistence");
+    own_text *info = cmd_str(stage->server, "INFO persistence");
     const char *field = strstr(info, "rdb_changes_since_last_save:");
     assert_non_null(field);
-    long long writes = strtoll(strchr(field, ':') + 1, NULL, 10);
-    free(info);
-    return writes;
+    return strtoll(strchr(field, ':') + 1, NULL, 10);
 }
 
 /* A resend that finds its token writes, since WAIT confirms nothing but writes; a first copy that
@@ -290,11 +285,9 @@ static void end_being(const char *command, const char *line) {
 static bool knows(const char *line) {
     prepare(NULL);
     command_user = connect_as(stage->server, NULL, NULL);
-    redisReply *reply = run_command(line, server_time_ms(stage->server));
+    own_reply *reply = run_command(line, server_time_ms(stage->server));
     redisFree(command_user);
-    bool known = reply->type != REDIS_REPLY_ERROR;
-    freeReplyObject(reply);
-    return known;
+    return reply->type != REDIS_REPLY_ERROR;
 }
 
 static void play_commands(const char *command, const struct step_row *all, size_t len) {
@@ -309,7 +302,7 @@ static void play_commands(const char *command, const struct step_row *all, size_
     }
     end_being(command, all[0].call);
 }
-#define PLAY_COMMANDS(command, rows) play_commands(command, rows, sizeof rows / sizeof *rows)
+#define PLAY_COMMANDS(command, rows) play_commands(command, rows, sizeof(rows) / sizeof *(rows))
 
 CASE(S43_acquire_command) {
     static const struct step_row all[] = {

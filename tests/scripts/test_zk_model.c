@@ -7,7 +7,6 @@
 #include "zk_model.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 
 static struct zk_model *model;
 

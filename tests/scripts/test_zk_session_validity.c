@@ -1,23 +1,21 @@
 /* How long a client may trust its session: every order of events there is, up to a time, not some at random.
  *
- * The world is a client with a session, and three servers, two of which make a quorum. Server 0 leads. 1 and 2 may follow a
- * new leader, 1, at any moment; 0 does not hear of it, and goes on. The client talks to server 2, or to 0, and may
- * connect again whenever it likes. Nobody is punctual: whatever is on its way arrives at any later time or never, in order
- * between two servers; the leader's own steps, too, may be put off for ever. So a server that is stopped, packets
- * that are lost in one direction, and a leader that pings too late are all in it.
+ * The world is a client with a session, and three servers, two of which make a quorum. Server 0
+ * leads. 1 and 2 may follow a new leader, 1, at any moment; 0 does not hear of it, and goes on. The
+ * client talks to server 2, or to 0, and may connect again whenever it likes. Nobody is punctual:
+ * whatever is on its way arrives at any later time or never, in order between two servers; the
+ * leader's own steps, too, may be put off for ever. So a server that is stopped, packets that are
+ * lost in one direction, and a leader that pings too late are all in it.
  *
  * As servers do it, a leader answers a handshake without asking anybody, and sets the session's time anew, unless it is
  * about to end the session for good; ending it is three steps: its time is over, it is marked, and a quorum has
  * committed that. A follower has one handshake of a session pending, which any answer about the session completes.
  *
- * The rule that the library keeps to is its own arithmetic (zk/session/session_validity.h). It must never trust a session that is over. The
- * others are what was thought to be enough, and of each the search finds why not. One thread, no server. */
+ * The rule that the library keeps to is its own arithmetic (zk/session/session_validity.h). It must
+ * never trust a session that is over. The others are what was thought to be enough, and of each the
+ * search finds why not. One thread, no server. */
 #include "support/case.h"
 #include "zk/session/session_validity.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum { END = 10, CONNECTS = 3, QUEUE = 3, UNIT_MS = 1000, DRIFT_PPM = 1000 };
 

@@ -3,7 +3,6 @@
 
 #include "support/wait.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define SCHEDULE_MS (25 * TIMEOUT_MS)
@@ -87,9 +86,7 @@ static void run(void *arg, int discipline) {
 }
 
 struct zk_model *zk_model_open(void) {
-    struct zk_model *m = calloc(1, sizeof *m);
-    if (m == NULL)
-        support_die("out of memory");
+    struct zk_model *m = zeroed(1, sizeof *m);
     play_open(&m->play, NULL, m, run);
     return m;
 }

@@ -2,11 +2,12 @@
  * and messages between them that take their time.
  *
  * A follower answers pings and reads by itself, from what it has applied so far, and reports to the
- * leader whom it has heard: every half tick, unless the leader stands still. The leader ends a session it has not heard of for T.
- * Followers lag, are cut off from the leader without a sign, or die; connections break with requests and
- * answers in them; packets are held up; clients are paused. Three clients keep to the rules of the
- * engine; how long they trust a hold is the library's own arithmetic (zk/session/session_validity.h). After every event the
- * world is judged: one holder, and never two nodes of one acquire. */
+ * leader whom it has heard: every half tick, unless the leader stands still. The leader ends a
+ * session it has not heard of for T. Followers lag, are cut off from the leader without a sign, or
+ * die; connections break with requests and answers in them; packets are held up; clients are
+ * paused. Three clients keep to the rules of the engine; how long they trust a hold is the
+ * library's own arithmetic (zk/session/session_validity.h). After every event the world is judged:
+ * one holder, and never two nodes of one acquire. */
 #ifndef HF_TEST_ZK_MODEL_H
 #define HF_TEST_ZK_MODEL_H
 

@@ -6,7 +6,6 @@
 #include "support/wait.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 

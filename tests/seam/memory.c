@@ -13,7 +13,6 @@
 #include "support/wait.h"
 
 #include <assert.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define EVENT_AGAIN (1u << HFI_ENGINE_EVENT_SHIFT)

@@ -11,10 +11,6 @@
 #include "support/case.h"
 #include "support/wait.h"
 
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define LONG_MS 60000 /* a session whose next proof is far away */
 #define OWNER_1 "00000000-0000-4000-8000-000000000000:1"
 

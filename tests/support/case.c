@@ -7,9 +7,6 @@
 
 #include "support/wait.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 static struct test_case *registered; /* by their lines */
 static struct CMUnitTest *tests;
 
@@ -23,9 +20,7 @@ void test_case_register(struct test_case *test_case) {
 }
 
 static void *get_memory(size_t count, size_t size) {
-    void *memory = calloc(count, size);
-    if (memory == NULL)
-        support_die("no memory for the cases");
+    void *memory = zeroed(count, size);
     return memory;
 }
 

@@ -5,8 +5,8 @@
  *     }
  *     RUN_CASES(start_server, stop_server)
  *
- * Include as "support/case.h". RUN_CASES is the last line of the program and its main(); it takes
- * the group's setup and teardown, or NULL. The cases run in the order of their lines. */
+ * Include as "support/case.h", which stands for the usual standard headers, too. RUN_CASES is the last line of the
+ * program and its main(); it takes the group's setup and teardown, or NULL. The cases run in the order of their lines. */
 #ifndef HF_TEST_CASE_H
 #define HF_TEST_CASE_H
 
@@ -14,6 +14,10 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -72,6 +76,10 @@ int test_cases_run(CMFixtureFunction setup, CMFixtureFunction teardown);
                 (void)0, ##__VA_ARGS__;                                                            \
                 options;                                                                           \
             })})
+
+/* A scene that the case begins by itself, with what it has only then: `OWN(world_end) struct world
+ * w;`. It ends when the body returns, after all that is declared below it. */
+#define OWN(end) __attribute__((cleanup(end)))
 
 /* A case for each row of a table, whose first member is `const char *name`. The case is called
  * name.row, and `row` points to the row in the body. */

@@ -8,8 +8,6 @@
 #include "support/case.h"
 #include "support/wait.h"
 
-#include <stdlib.h>
-
 void crowd_add(struct crowd *crowd, void *(*body)(void *), void *arg) {
     pthread_t *threads = realloc(crowd->threads, (crowd->len + 1) * sizeof *threads);
     if (threads == NULL)

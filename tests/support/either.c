@@ -5,21 +5,12 @@
  * the server's, made when they are first needed and guarded by its `helper`, as the helpers' connection is.
  */
 #include "support/either.h"
+#include "support/case.h"
 
 #include "support/server_internal.h"
 #include "support/wait.h"
 #include "support/zk_client.h"
 #include "support/zk_internal.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 enum { PATH_SIZE = 2048, NUMBER_LEN = 4 };
 
@@ -38,10 +29,9 @@ static void visit(struct zk_client *eyes, const char *path,
                   void (*each)(struct zk_client *eyes, const char *path, void *arg), void *arg) {
     struct zk_children *children = zk_children(eyes, path);
     for (size_t i = 0; children != NULL && i < children->count; i++) {
-        char *child = zk_text("%s/%s", strcmp(path, "/") == 0 ? "" : path, children->names[i]);
+        own_text *child = text_of("%s/%s", strcmp(path, "/") == 0 ? "" : path, children->names[i]);
         if (strcmp(child, "/zookeeper") != 0)
             visit(eyes, child, each, arg);
-        free(child);
     }
     zk_children_free(children);
     if (strcmp(path, "/") != 0)
@@ -51,9 +41,8 @@ static void visit(struct zk_client *eyes, const char *path,
 /* What was made to be a parent has no data. */
 static void count_it(struct zk_client *eyes, const char *path, void *arg) {
     size_t len = 0;
-    char *data = zk_data(eyes, path, &len);
+    own_text *data = zk_data(eyes, path, &len);
     *(long long *)arg += data != NULL && len > 0;
-    free(data);
 }
 
 static void delete_it(struct zk_client *eyes, const char *path, void *arg) {
@@ -130,13 +119,10 @@ bool server_first_is(struct server *server, const char *name, const char *who) {
     sync_lock(&server->helper);
     struct zk_children *children = zk_children(eyes_of(server), path);
     if (children != NULL && children->count > 0) {
-        char *child = zk_text("%s/%s", path, children->names[0]);
-        char *wanted = zk_text("holdfast:%s ", who);
-        char *data = zk_data(eyes_of(server), child, NULL);
+        own_text *child = text_of("%s/%s", path, children->names[0]);
+        own_text *wanted = text_of("holdfast:%s ", who);
+        own_text *data = zk_data(eyes_of(server), child, NULL);
         is_first = data != NULL && strncmp(data, wanted, strlen(wanted)) == 0;
-        free(data);
-        free(child);
-        free(wanted);
     }
     zk_children_free(children);
     sync_unlock(&server->helper);

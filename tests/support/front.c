@@ -19,7 +19,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -224,9 +223,7 @@ static void *front_main(void *arg) {
 
 struct front *front_start(const struct certificate *certificate, const char *server_unix_path,
                           bool old) {
-    struct front *front = calloc(1, sizeof *front);
-    if (front == NULL)
-        support_die("out of memory");
+    struct front *front = zeroed(1, sizeof *front);
     signal(SIGPIPE, SIG_IGN); /* OpenSSL writes to a socket as to a file */
     sync_init(&front->sync);
     front->path = strdup(server_unix_path);

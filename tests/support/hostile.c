@@ -18,7 +18,6 @@
 #include <errno.h>
 #include <linux/sockios.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -201,9 +200,7 @@ static void *serve_peer(void *arg) {
 
 /* False when the whole is being closed. */
 static bool add_peer(struct hostile *hostile, int fd) {
-    struct hostile_peer *peer = calloc(1, sizeof *peer);
-    if (peer == NULL)
-        support_die("out of memory");
+    struct hostile_peer *peer = zeroed(1, sizeof *peer);
     sync_lock(&hostile->sync);
     bool open = !hostile->closing;
     if (open) {
@@ -250,9 +247,8 @@ static struct hostile *start(struct hostile settings) {
         support_die("out of memory");
     *hostile = settings;
     hostile->dir = temp_dir();
-    if (asprintf(&hostile->path, "%s/h", hostile->dir) < 0 ||
-        asprintf(&hostile->url, "unix://%s", hostile->path) < 0)
-        support_die("out of memory");
+    hostile->path = text_of("%s/h", hostile->dir);
+    hostile->url = text_of("unix://%s", hostile->path);
     open_listener(hostile);
     sync_init(&hostile->sync);
     hostile->thread = sync_thread(accept_peers, hostile);

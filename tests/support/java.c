@@ -1,6 +1,6 @@
 /*
- * A JVM with the Java actor in it, as a remote program (remote.c). Those that run are listed, so that one whose row has failed
- * can be ended.
+ * A JVM with the Java actor in it, as a remote program (remote.c). Those that run are listed, so
+ * that one whose row has failed can be ended.
  *
  * Used by the test programs, in their one thread.
  */
@@ -10,7 +10,6 @@
 
 #include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>

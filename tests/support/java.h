@@ -1,5 +1,5 @@
-/* A JVM with the Java actor in it: real clients of Redisson or of Curator, driven by line commands (tests/java; Main.java lists
- * the commands).
+/* A JVM with the Java actor in it: real clients of Redisson or of Curator, driven by line commands
+ * (tests/java; Main.java lists the commands).
  *
  *     int status = java_build(JAVA_REDISSON); // in main
  *     struct remote *j = java_start(JAVA_REDISSON);
@@ -8,8 +8,8 @@
  *     ...
  *     assert_string_equal(java_answer(j, id), "ok");
  *
- * Include as "support/java.h". It is a remote program: support/remote.h describes each call. Answers are "ok", "ok VALUE",
- * "err CLASS MESSAGE".
+ * Include as "support/java.h". It is a remote program: support/remote.h describes each call.
+ * Answers are "ok", "ok VALUE", "err CLASS MESSAGE".
  *
  * Environment: HF_JAVA_DIR is where the jars are kept, instead of the build directory. HF_REDISSON_VERSION and
  * HF_CURATOR_VERSION name another version of a library than the pom's. */

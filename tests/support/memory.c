@@ -9,9 +9,6 @@
 
 #include "support/wait.h"
 
-#include <stdbool.h>
-#include <stdlib.h>
-
 static bool must_fail(struct memory *memory) {
     long call = atomic_fetch_add(&memory->calls, 1) + 1, from = atomic_load(&memory->fail_from);
     return call == atomic_load(&memory->fail_at) || (from > 0 && call >= from);

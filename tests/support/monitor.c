@@ -12,7 +12,6 @@
 #include "support/wait.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -70,9 +69,7 @@ static void *read_lines(void *arg) {
 }
 
 struct monitor *monitor_start(struct server *server) {
-    struct monitor *monitor = calloc(1, sizeof *monitor);
-    if (monitor == NULL)
-        support_die("out of memory");
+    struct monitor *monitor = zeroed(1, sizeof *monitor);
     monitor->server = server;
     monitor->connection = server_connect(server);
     if (monitor->connection == NULL)

@@ -1,15 +1,14 @@
 /*
- * The notification that a listener got; see notification_log.h. Written by callbacks, read by the test; one mutex guards all of it.
+ * The notification that a listener got; see notification_log.h. Written by callbacks, read by the
+ * test; one mutex guards all of it.
  */
 #include "support/notification_log.h"
 
 #include "support/wait.h"
 
-#include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 
-#define KINDS (HF_NOTIFY_BROKEN + 1)
+#define KINDS (HF_NOTIFY_LOST + 1)
 #define LISTENS_MS 60000
 
 struct notification_log {
@@ -19,9 +18,7 @@ struct notification_log {
 };
 
 struct notification_log *notification_log_new(void) {
-    struct notification_log *notification_log = calloc(1, sizeof *notification_log);
-    if (notification_log == NULL)
-        support_die("no memory for a test");
+    struct notification_log *notification_log = zeroed(1, sizeof *notification_log);
     pthread_mutex_init(&notification_log->mtx, NULL);
     return notification_log;
 }

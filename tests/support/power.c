@@ -1,7 +1,8 @@
 /* Servers that lose their power; see power.h.
  *
- * Called by tests. The server is killed, and each part of its log that grows is cut to the size that it had when it was last
- * synced. Snapshots, and the log's base, get their names when they are synced, so these are left as they are. */
+ * Called by tests. The server is killed, and each part of its log that grows is cut to the size
+ * that it had when it was last synced. Snapshots, and the log's base, get their names when they are
+ * synced, so these are left as they are. */
 #include "support/power.h"
 
 #include "support/wait.h"
@@ -10,7 +11,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -11,7 +11,8 @@
 
 #include "support/server.h"
 
-/* More lines of a server's configuration: with `aof` it syncs once a second; without, it keeps snapshots alone, one a second. */
+/* More lines of a server's configuration: with `aof` it syncs once a second; without, it keeps
+ * snapshots alone, one a second. */
 extern const char *const power_everysec[], *const power_snapshots[];
 
 /* Every server that is started from now on notes what it syncs. False: it cannot. */

@@ -19,7 +19,6 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -125,9 +124,7 @@ static void make_pass(struct proxy *proxy) {
 
 static void *loop(void *arg) {
     struct proxy *proxy = arg;
-    struct pollfd *fds = calloc(MAX_POLLED, sizeof *fds);
-    if (fds == NULL)
-        support_die("out of memory");
+    struct pollfd *fds = zeroed(MAX_POLLED, sizeof *fds);
     sync_lock(&proxy->sync);
     while (!proxy->stop) {
         make_pass(proxy);
@@ -385,8 +382,7 @@ static struct proxy *start(struct proxy proxy_of) {
         support_die("out of memory");
     *proxy = proxy_of;
     proxy->dir = temp_dir();
-    if (asprintf(&proxy->path, "%s/p", proxy->dir) < 0)
-        support_die("out of memory");
+    proxy->path = text_of("%s/p", proxy->dir);
     proxy->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     if (proxy->wake < 0)
         support_die("eventfd: %s", strerror(errno));

@@ -48,6 +48,10 @@ struct proxy *proxy_start_tcp(int server_port, enum proxy_wire wire);
 
 /* Cuts everything, held commands included. NULL is fine. */
 void proxy_free(struct proxy *proxy);
+#define own_proxy __attribute__((cleanup(own_proxy_free))) struct proxy
+static inline void own_proxy_free(struct proxy **proxy) {
+    proxy_free(*proxy);
+}
 
 /* For a server with a password: the password is part of the proxy's urls from then on. */
 void proxy_set_password(struct proxy *proxy, const char *password);

@@ -18,7 +18,6 @@
 #include <assert.h>
 #include <linux/sockios.h>
 #include <poll.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -463,9 +462,7 @@ bool link_is_done(const struct link *link) {
 /* ---- Life ------------------------------------------------------------------------------------ */
 
 struct link *link_open(struct proxy *proxy, int client, bool tcp) {
-    struct link *link = calloc(1, sizeof *link);
-    if (link == NULL)
-        support_die("out of memory");
+    struct link *link = zeroed(1, sizeof *link);
     link->id = proxy->accepted++;
     link->tcp = tcp;
     link->client = client;

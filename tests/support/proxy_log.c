@@ -11,7 +11,6 @@
 #include "support/proxy_internal.h"
 #include "support/wait.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { ENTRY_BYTES = 64 * 1024, LOG_BYTES = 32 * 1024 * 1024 };

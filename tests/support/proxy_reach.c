@@ -1,5 +1,6 @@
 /*
- * The proxy's sockets: the way to its server, a Unix socket or a port of the loopback interface; and what comes and goes.
+ * The proxy's sockets: the way to its server, a Unix socket or a port of the loopback interface;
+ * and what comes and goes.
  *
  * Called by proxy_link.c, on the proxy's loop.
  */

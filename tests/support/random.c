@@ -9,7 +9,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 uint64_t random_seed(void) {
     const char *given = getenv("HF_SEED");

@@ -21,9 +21,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -86,9 +84,8 @@ static void write_config(const struct server *server, const struct server_option
         fprintf(file, "enable-debug-command yes\nenable-protected-configs yes\n"
                       "enable-module-command yes\n");
     if (options->password != NULL) {
-        char *quoted = support_escape(options->password, "\\x");
+        own_text *quoted = support_escape(options->password, "\\x");
         fprintf(file, "requirepass \"%s\"\n", quoted);
-        free(quoted);
     }
     for (size_t i = 0; options->config != NULL && options->config[i] != NULL; i++)
         fprintf(file, "%s\n", options->config[i]);
@@ -137,16 +134,14 @@ int server_pick_port(void) {
 }
 
 static void set_urls(struct server *server) {
-    char *quoted = server->password != NULL ? support_escape(server->password, "%") : NULL;
-    char *userinfo = quoted != NULL ? format(":%s@", quoted, NULL, NULL) : strdup("");
+    own_text *quoted = server->password != NULL ? support_escape(server->password, "%") : NULL;
+    own_text *userinfo = quoted != NULL ? format(":%s@", quoted, NULL, NULL) : strdup("");
     char port[16];
     snprintf(port, sizeof port, "%d", server->port);
     free(server->url);
     free(server->tcp_url);
     server->url = format("unix://%s%s", userinfo, server->socket, NULL);
     server->tcp_url = format("redis%s://%s127.0.0.1:%s", server->tls ? "s" : "", userinfo, port);
-    free(quoted);
-    free(userinfo);
 }
 
 static void die_with_log(const struct server *server, const char *what) {
@@ -212,9 +207,7 @@ struct server *server_start(const struct server_options *options) {
     static const struct server_options defaults;
     if (options == NULL)
         options = &defaults;
-    struct server *server = calloc(1, sizeof *server);
-    if (server == NULL)
-        support_die("out of memory");
+    struct server *server = zeroed(1, sizeof *server);
     sync_init(&server->helper);
     server->owner = server->helper_pid = getpid();
     server->dir = temp_dir();

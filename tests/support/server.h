@@ -9,9 +9,10 @@
  *
  * Include as "support/server.h". Each server has its own temporary directory and listens on a Unix
  * socket there, and on a free loopback port if asked to. Debug commands (DEBUG SLEEP) are allowed.
- * Environment: HF_TEST_ENGINE=zk lets server_url() lead to a ZooKeeper server that is started beside it, for
- * tests that are about locks and not about keys (tests/CMakeLists.txt names them). HF_TEST_SERVER names another program than redis-server, e.g. valkey-server; the
- * tests of the tool and of local: read it, too.
+ * Environment: HF_TEST_ENGINE=zk lets server_url() lead to a ZooKeeper server that is started
+ * beside it, for tests that are about locks and not about keys (tests/CMakeLists.txt names them).
+ * HF_TEST_SERVER names another program than redis-server, e.g. valkey-server; the tests of the tool
+ * and of local: read it, too.
  *
  * Servers are started, reaped and cleaned up after by a small process beside the test (warden.c),
  * so none survives the test program, whatever kills it, and no thread's end takes one along. Only
@@ -44,6 +45,11 @@ struct server *server_start(const struct server_options *options);
 
 /* Kills the server and removes its directory. NULL is fine. */
 void server_free(struct server *server);
+
+#define own_server __attribute__((cleanup(own_server_free))) struct server
+static inline void own_server_free(struct server **server) {
+    server_free(*server);
+}
 
 /* ---- Where it is ----------------------------------------------------------------------------- */
 
@@ -94,14 +100,23 @@ long long pttl(struct server *server, const char *key); /* ms; -1 no TTL, -2 no 
 /* Waits until the server's clock, by which its scripts judge what is too late, is so much later than now. */
 void server_wait_clock(struct server *server, int64_t duration_ms);
 
-/* Waits until the key's lease has been set anew four times: what is renewed by thirds of a lease has outlived one by then.
- * False if the key is gone before, or at the limit. */
+/* Waits until the key's lease has been set anew four times: what is renewed by thirds of a lease
+ * has outlived one by then. False if the key is gone before, or at the limit. */
 bool server_wait_outlived(struct server *server, const char *key, int64_t limit_ms);
 
 /* A hiredis connection of the caller's own, authenticated, with a time limit of 30 s; the caller
  * frees it with redisFree. NULL when the server cannot be reached. Mind that hiredis raises SIGPIPE
  * when it writes to a connection that is closed; the helpers above do not. */
 redisContext *server_connect(struct server *server);
+
+#define own_reply __attribute__((cleanup(own_reply_free))) redisReply
+static inline void own_reply_free(redisReply **reply) {
+    freeReplyObject(*reply);
+}
+#define own_context __attribute__((cleanup(own_context_free))) redisContext
+static inline void own_context_free(redisContext **context) {
+    redisFree(*context);
+}
 
 /* ---- What the server did --------------------------------------------------------------------- */
 
@@ -141,5 +156,9 @@ bool monitor_wait(struct monitor *monitor, const char *text, size_t count, int64
 void monitor_clear(struct monitor *monitor); /* forgets what the server ran up to now */
 char *monitor_text(struct monitor *monitor); /* all lines, '\n' between; the caller frees */
 void monitor_stop(struct monitor *monitor);  /* frees it, before its server. NULL is fine */
+#define own_monitor __attribute__((cleanup(own_monitor_stop))) struct monitor
+static inline void own_monitor_stop(struct monitor **monitor) {
+    monitor_stop(*monitor);
+}
 
 #endif

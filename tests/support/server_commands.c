@@ -17,7 +17,6 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <time.h>
@@ -56,10 +55,9 @@ static void drop_sigpipe(const struct sigpipe_guard *guard) {
 
 static bool introduce(redisContext *context, const char *password) {
     if (password != NULL) {
-        redisReply *reply = redisCommand(context, "AUTH %s", password);
+        own_reply *reply = redisCommand(context, "AUTH %s", password);
         if (reply == NULL)
             return false;
-        freeReplyObject(reply);
     }
     redisReply *reply = redisCommand(context, "CLIENT SETNAME " SUPPORT_CLIENT_NAME);
     if (reply == NULL)
@@ -189,7 +187,7 @@ static redisReply *vcmd_sound(struct server *server, const char *format, va_list
 long long cmd_int(struct server *server, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    redisReply *reply = vcmd_sound(server, format, args);
+    own_reply *reply = vcmd_sound(server, format, args);
     va_end(args);
     long long number = reply->integer;
     if (reply->type != REDIS_REPLY_INTEGER) {
@@ -199,21 +197,19 @@ long long cmd_int(struct server *server, const char *format, ...) {
         if (end == NULL || end == reply->str || *end != '\0')
             die_of_reply(format, reply);
     }
-    freeReplyObject(reply);
     return number;
 }
 
 char *cmd_str(struct server *server, const char *format, ...) {
     va_list args;
     va_start(args, format);
-    redisReply *reply = vcmd_sound(server, format, args);
+    own_reply *reply = vcmd_sound(server, format, args);
     va_end(args);
     char *text = NULL;
     if (reply->type == REDIS_REPLY_STRING || reply->type == REDIS_REPLY_STATUS)
         text = strdup(reply->str);
     else if (reply->type != REDIS_REPLY_NIL)
         die_of_reply(format, reply);
-    freeReplyObject(reply);
     return text;
 }
 
@@ -259,11 +255,9 @@ bool server_wait_outlived(struct server *server, const char *key, int64_t limit_
 
 /* The number behind `label` in a section of INFO, 0 when the label is not there. */
 static long long info_number(struct server *server, const char *section, const char *label) {
-    char *text = cmd_str(server, "INFO %s", section);
+    own_text *text = cmd_str(server, "INFO %s", section);
     const char *found = text != NULL ? strstr(text, label) : NULL;
-    long long number = found != NULL ? strtoll(found + strlen(label), NULL, 10) : 0;
-    free(text);
-    return number;
+    return found != NULL ? strtoll(found + strlen(label), NULL, 10) : 0;
 }
 
 long long server_commands(struct server *server) {
@@ -281,12 +275,10 @@ long long server_calls(struct server *server, const char *command) {
 }
 
 long long server_subscribers(struct server *server, const char *channel) {
-    redisReply *reply = cmd(server, "PUBSUB NUMSUB %s", channel);
+    own_reply *reply = cmd(server, "PUBSUB NUMSUB %s", channel);
     if (reply == NULL || reply->type != REDIS_REPLY_ARRAY || reply->elements != 2)
         support_die("the server does not tell who hears %s", channel);
-    long long hearers = reply->element[1]->integer;
-    freeReplyObject(reply);
-    return hearers;
+    return reply->element[1]->integer;
 }
 
 bool server_questions_are_received(void *server) {
@@ -294,10 +286,9 @@ bool server_questions_are_received(void *server) {
 }
 
 long long server_clients(struct server *server) {
-    char *list = cmd_str(server, "CLIENT LIST");
+    own_text *list = cmd_str(server, "CLIENT LIST");
     long long clients = 0;
     for (char *rest = list, *line; (line = strsep(&rest, "\n")) != NULL;)
         clients += line[0] != '\0' && strstr(line, " name=" SUPPORT_CLIENT_NAME " ") == NULL;
-    free(list);
     return clients;
 }

@@ -26,6 +26,7 @@ struct shards_options {
     bool replicas;        /* one for each primary */
     int node_timeout_ms;  /* 0: 500 with replicas, so that failovers are quick; else 5000 */
     bool partial;         /* what is left goes on when a shard has failed */
+    bool by_hand;         /* no replica takes over by itself, however long its primary is silent */
     const char *password; /* of all of them */
     int databases;        /* 0: one. More only if shards_can_have_databases() */
 };
@@ -73,8 +74,9 @@ void shards_keep_slot(struct shards *shards, unsigned slot, struct server *from,
  * returns, and everybody knows. False: the server has neither, and nothing has happened. */
 bool shards_move_slot_at_once(struct shards *shards, unsigned slot, struct server *from,
                               struct server *to);
-/* Begins such a move, of the slot of `tag` ("{...}"), which stays open for two minutes unless it is cancelled; then the slot is
- * `from`'s as before. Keys may be left that begin with the tag. False: as above. */
+/* Begins such a move, of the slot of `tag` ("{...}"), which stays open for two minutes unless it is
+ * cancelled; then the slot is `from`'s as before. Keys may be left that begin with the tag. False:
+ * as above. */
 bool shards_hold_move_at_once(struct shards *shards, const char *tag, struct server *from,
                               struct server *to);
 void shards_cancel_move_at_once(struct shards *shards, struct server *from, struct server *to);

@@ -20,7 +20,8 @@ void step_clock(struct server *server, int64_t step_ms);
  * not stepped any more. */
 void step_slew(struct server *server, int64_t slew_ppm);
 
-/* This process, and those that it forks, were started with the library preloaded: their time of day is off by so much. */
+/* This process, and those that it forks, were started with the library preloaded: their time of day
+ * is off by so much. */
 void step_this(int64_t step_ms);
 
 #endif

@@ -13,7 +13,6 @@
 #include <openssl/pem.h>
 #include <openssl/x509v3.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -39,9 +38,7 @@ static void must(bool ok, const char *what) {
 }
 
 static char *path_of(const struct authority *authority, const char *stem, const char *end) {
-    char *path = NULL;
-    must(asprintf(&path, "%s/%s%s", authority->dir, stem, end) > 0, "asprintf");
-    return path;
+    return text_of("%s/%s%s", authority->dir, stem, end);
 }
 
 static void add_extension(X509 *cert, X509 *issuer, int nid, const char *value) {
@@ -111,10 +108,9 @@ struct authority *authority_new(const char *name) {
     char link[32]; /* as `openssl rehash` would */
     authority->hashed = temp_dir();
     snprintf(link, sizeof link, "/%08lx.0", X509_subject_name_hash(authority->cert));
-    char *path = NULL;
+    own_text *path = NULL;
     must(asprintf(&path, "%s%s", authority->hashed, link) > 0, "asprintf");
     must(symlink(authority->file, path) == 0, path);
-    free(path);
     return authority;
 }
 

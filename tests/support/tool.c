@@ -8,7 +8,6 @@
 #include "support/wait.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -66,11 +65,10 @@ char *tool_output(const char *words, int *ret_status) {
 }
 
 bool tool_says(const char *words, const char *expected) {
-    char *text = tool_output(words, NULL);
+    own_text *text = tool_output(words, NULL);
     bool says = strstr(text, expected) != NULL;
     if (!says)
         fprintf(stderr, "'%s' does not say '%s': %s\n", words, expected, text);
-    free(text);
     return says;
 }
 
@@ -105,19 +103,15 @@ static bool can_be_fetched(void) {
     free(output_of("command -v curl", &status));
     if (status != 0)
         return false;
-    char *said = tool_output("serve --listen nowhere:70000 2>&1", NULL);
-    bool built = strstr(said, "left out") == NULL;
-    free(said);
-    return built;
+    own_text *said = tool_output("serve --listen nowhere:70000 2>&1", NULL);
+    return strstr(said, "left out") == NULL;
 }
 
 struct tool_page *tool_serve(void) {
     char words[640];
     if (!can_be_fetched())
         return NULL;
-    struct tool_page *page = calloc(1, sizeof *page);
-    if (page == NULL)
-        support_die("out of memory");
+    struct tool_page *page = zeroed(1, sizeof *page);
     page->dir = temp_dir();
     snprintf(words, sizeof words, "serve --listen 127.0.0.1:0 2>'%s/said'", page->dir);
     page->pid = tool_start(words);

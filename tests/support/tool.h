@@ -4,8 +4,9 @@
  *     pid_t holder = tool_start("run nightly -- tail -f /dev/null");
  *     char *text = tool_output("ls 'night*'");
  *
- * Include as "support/tool.h". Words are a shell's, so they may be quoted and redirected. What is started dies with the test
- * (wait.h), and has patience with servers on a busy machine. One thread at a time. */
+ * Include as "support/tool.h". Words are a shell's, so they may be quoted and redirected. What is
+ * started dies with the test (wait.h), and has patience with servers on a busy machine. One thread
+ * at a time. */
 #ifndef HF_TEST_TOOL_H
 #define HF_TEST_TOOL_H
 
@@ -36,7 +37,8 @@ bool tool_says(const char *words, const char *expected);
 
 struct tool_page;
 
-/* `holdfast serve` on a port of its own; returns when it serves. NULL: this tool was built without, or there is no curl. */
+/* `holdfast serve` on a port of its own; returns when it serves. NULL: this tool was built without,
+ * or there is no curl. */
 struct tool_page *tool_serve(void);
 void tool_serve_end(struct tool_page *page); /* NULL is fine */
 

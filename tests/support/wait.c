@@ -20,7 +20,6 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -59,6 +58,32 @@ int64_t now_ms(void) {
     struct timespec ts;
     clock_gettime(CLOCK_BOOTTIME, &ts);
     return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
+}
+
+char *text_of(const char *format, ...) {
+    char *text;
+    va_list args;
+    va_start(args, format);
+    int len = vasprintf(&text, format, args);
+    va_end(args);
+    if (len < 0)
+        support_die("no memory for a text");
+    return text;
+}
+
+pthread_t started(void *(*body)(void *), void *arg) {
+    pthread_t thread;
+    int err = pthread_create(&thread, NULL, body, arg);
+    if (err != 0)
+        support_die("no thread: %s", strerror(err));
+    return thread;
+}
+
+void *zeroed(size_t count, size_t size) {
+    void *memory = calloc(count, size);
+    if (memory == NULL)
+        support_die("no memory for %zu times %zu bytes", count, size);
+    return memory;
 }
 
 void sleep_ms(int64_t duration_ms) {

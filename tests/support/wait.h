@@ -6,9 +6,11 @@
 #ifndef HF_TEST_WAIT_H
 #define HF_TEST_WAIT_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <sys/types.h>
 
 /* Prints a sentence to stderr and aborts. For faults of the fixture, not of what is tested. */
@@ -21,9 +23,22 @@ void support_die(const char *format, ...) __attribute__((noreturn, format(printf
  * urls, "\\x" for redis.conf. The caller frees it. */
 char *support_escape(const char *text, const char *prefix);
 
+/* `own_text *text = ...`: what a variable of such a type points to is freed at the end of its
+ * block, in the reverse order of the variables, unless an assertion failed. So are own_lock,
+ * own_client, own_server and others, beside what they free. */
+#define own_text __attribute__((cleanup(own_text_free))) char
+static inline void own_text_free(char **text) {
+    free(*text);
+}
+
+/* Both abort when there is no memory. The caller frees them. */
+char *text_of(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void *zeroed(size_t count, size_t size); /* zeroed */
+
 /* ---- Time ------------------------------------------------------------------------------------ */
 
 /* CLOCK_BOOTTIME in milliseconds: the clock that leases are compared with. */
+/* NOLINTNEXTLINE(readability-redundant-declaration): cli.h has one, too */
 int64_t now_ms(void);
 
 /* How long a hold with this lease is trusted, unless `clock_drift_ppm` is set. */
@@ -31,8 +46,8 @@ static inline int64_t trusted_ms(int64_t lease_ms) {
     return lease_ms - (lease_ms + 99) / 100;
 }
 
-/* Sleeps exactly that long or a little longer, signals or not. Only where nothing can be waited for, with a comment that says
- * why; else there are wait_until(), WAIT_FOR() and HOLDS_FOR(). */
+/* Sleeps exactly that long or a little longer, signals or not. Only where nothing can be waited
+ * for, with a comment that says why; else there are wait_until(), WAIT_FOR() and HOLDS_FOR(). */
 void sleep_ms(int64_t duration_ms);
 
 /* A stress test: a client works for a while, or the next disturbance comes. The test picks the
@@ -42,8 +57,9 @@ void linger(int64_t duration_ms);
 /* How long a test waits before it calls something hung: no test takes a tenth of it on an idle machine. */
 #define HANG_MS 60000
 
-/* A watchdog for holds that must not be lost: a renewal may be two thirds of it late, and no pause of a busy machine is that
- * long. What has a shorter lease may be lost by right, so only what is meant to be lost has one. */
+/* A watchdog for holds that must not be lost: a renewal may be two thirds of it late, and no pause
+ * of a busy machine is that long. What has a shorter lease may be lost by right, so only what is
+ * meant to be lost has one. */
 #define ENDURING_MS 4500
 
 /* Asks `condition` every millisecond. True as soon as it is; false when `limit_ms` passed without
@@ -66,7 +82,8 @@ bool wait_until(wait_condition *condition, void *arg, int64_t limit_ms);
     })
 bool wait_a_moment(void); /* a millisecond, between two looks at a condition; true */
 
-/* For what must not happen, where no event bounds it: whether the expression, looked at all the time, holds for so long. */
+/* For what must not happen, where no event bounds it: whether the expression, looked at all the
+ * time, holds for so long. */
 #define HOLDS_FOR(condition, duration_ms) (!WAIT_FOR(!(condition), duration_ms))
 
 /* ---- Child processes ------------------------------------------------------------------------- */
@@ -101,6 +118,9 @@ bool process_alive(pid_t pid);
 /* Sends SIGSTOP and returns when the process has stopped; kill(pid, SIGCONT) lets it go on. */
 void stop_process(pid_t pid);
 
+/* A thread; the case fails, or rather ends, if there is none to be had. */
+pthread_t started(void *(*body)(void *), void *arg);
+
 /* ---- Shared between processes ---------------------------------------------------------------- */
 
 /* Zeroed memory that children forked later share. Use atomics in it. */
@@ -116,6 +136,10 @@ struct barrier *barrier_new(unsigned parties);
 /* False when not everybody came in time; the barrier is of no more use then. */
 bool barrier_wait(struct barrier *barrier, int64_t limit_ms);
 void barrier_free(struct barrier *barrier); /* when nobody waits any more; NULL is fine */
+#define own_barrier __attribute__((cleanup(own_barrier_free))) struct barrier
+static inline void own_barrier_free(struct barrier **barrier) {
+    barrier_free(*barrier);
+}
 
 /* ---- Temporary directories ------------------------------------------------------------------- */
 

@@ -14,7 +14,6 @@
 
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { LIMIT_MS = 90000, STOP_TIMEOUT_MS = 30000, DOWN_AFTER_MS = 500 };
@@ -303,7 +302,7 @@ void watched_heal(struct watched *w) {
 
 static void start_server(struct watched *w, int i) {
     char follows[64] = "";
-    char *auth = w->password != NULL ? format("masterauth %s", w->password, NULL) : NULL;
+    own_text *auth = w->password != NULL ? format("masterauth %s", w->password, NULL) : NULL;
     if (i > 0)
         snprintf(follows, sizeof follows, "replicaof 127.0.0.1 %d", server_port(w->servers[0]));
     const char *config[] = {"repl-diskless-sync yes",
@@ -315,7 +314,6 @@ static void start_server(struct watched *w, int i) {
                             NULL};
     const struct server_options options = {.tcp = true, .password = w->password, .config = config};
     w->servers[i] = server_start(&options);
-    free(auth);
 }
 
 static void make_url(struct watched *w) {
@@ -325,19 +323,15 @@ static void make_url(struct watched *w) {
         snprintf(hosts + len, sizeof hosts - len, "%s127.0.0.1:%d", i > 0 ? "," : "",
                  w->sentinels[i].port);
     }
-    char *userinfo = w->password != NULL ? format(":%s@", w->password, NULL) : strdup("");
-    char *where = format("redis-sentinel://%s%s/" WATCHED_NAME, userinfo, hosts);
+    own_text *userinfo = w->password != NULL ? format(":%s@", w->password, NULL) : strdup("");
+    own_text *where = format("redis-sentinel://%s%s/" WATCHED_NAME, userinfo, hosts);
     w->url = w->sentinel_password != NULL
                  ? format("%s?sentinel_password=%s", where, w->sentinel_password)
                  : strdup(where);
-    free(userinfo);
-    free(where);
 }
 
 struct watched *watched_start(const struct watched_options *options) {
-    struct watched *w = calloc(1, sizeof *w);
-    if (w == NULL)
-        support_die("out of memory");
+    struct watched *w = zeroed(1, sizeof *w);
     if (options != NULL && options->password != NULL)
         w->password = strdup(options->password);
     if (options != NULL && options->sentinel_password != NULL)

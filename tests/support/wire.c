@@ -17,7 +17,6 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sched.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -202,9 +201,7 @@ static void wait_for_pass(struct wire *wire) {
 }
 
 struct wire *wire_start(int port) {
-    struct wire *wire = calloc(1, sizeof *wire);
-    if (wire == NULL)
-        support_die("out of memory");
+    struct wire *wire = zeroed(1, sizeof *wire);
     struct sockaddr_in inet = {0};
     socklen_t size = sizeof inet;
     sync_init(&wire->sync);

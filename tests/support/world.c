@@ -10,9 +10,6 @@
 
 #include <inttypes.h>
 #include <sched.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static struct server *shared_server;
 
@@ -133,14 +130,13 @@ static long long count_beside_node(struct world *world, const char *text) {
 long long world_count(struct world *world, const char *owner) {
     if (server_is_other(world->server))
         return count_beside_node(world, owner);
-    redisReply *reply = cmd(world->server, "HGET %s %s", WORLD_NAME, owner);
+    own_reply *reply = cmd(world->server, "HGET %s %s", WORLD_NAME, owner);
     assert_non_null(reply);
     long long count = 0;
     if (reply->type == REDIS_REPLY_STRING)
         count = strtoll(reply->str, NULL, 10);
     else
         assert_int_equal(reply->type, REDIS_REPLY_NIL);
-    freeReplyObject(reply);
     return count;
 }
 
@@ -183,12 +179,10 @@ bool world_wait_count(struct world *world, const char *owner, long long count, i
 long long world_channels(struct server *server) {
     if (server_is_other(server))
         return server_watches(server);
-    redisReply *reply = cmd(server, "PUBSUB CHANNELS redisson*");
+    own_reply *reply = cmd(server, "PUBSUB CHANNELS redisson*");
     assert_non_null(reply);
     assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
-    long long channels = (long long)reply->elements;
-    freeReplyObject(reply);
-    return channels;
+    return (long long)reply->elements;
 }
 
 /* A watch stays until what it is on goes, no matter who gave up meanwhile. */
@@ -252,6 +246,12 @@ hf_acquire_options world_wait_for(int64_t wait_ms, int64_t lease_ms) {
     return options;
 }
 
+hf_acquire_options world_wait_as(hf_owner owner, int64_t wait_ms, int64_t lease_ms) {
+    hf_acquire_options options = world_wait_for(wait_ms, lease_ms);
+    options.owner = owner;
+    return options;
+}
+
 void world_warm_up(hf_lock *lock) {
     hf_acquire_options leased = world_wait_for(HF_FOREVER, 60000); /* no watchdog of the test's */
     int64_t until_ms = now_ms() + HANG_MS;
@@ -277,8 +277,8 @@ void world_acquire_brief(hf_lock *lock, const hf_acquire_options *options) {
 
 int world_acquire_async(hf_lock *lock, hf_owner owner, int64_t wait_ms, hf_result *ret) {
     hf_op *op = NULL;
-    hf_acquire_options options = world_wait_for(wait_ms, HF_WATCHDOG);
-    options.owner = owner != 0 ? owner : hf_owner_self();
+    hf_acquire_options options =
+        world_wait_as(owner != 0 ? owner : hf_owner_self(), wait_ms, HF_WATCHDOG);
     int err = hf_lock_acquire_start(lock, &options, NULL, NULL, &op);
     return world_wait_op(err, op, ret);
 }
@@ -296,11 +296,9 @@ void *world_fire(void *cancel) {
 }
 
 int world_acquire_and_cancel(hf_lock *lock, hf_owner owner) {
-    hf_acquire_options options = world_wait_for(HF_FOREVER, HF_WATCHDOG);
-    pthread_t thread;
-    options.owner = owner;
+    hf_acquire_options options = world_wait_as(owner, HF_FOREVER, HF_WATCHDOG);
     assert_int_equal(hf_cancel_new(&options.cancel), HF_OK);
-    assert_int_equal(pthread_create(&thread, NULL, world_fire, options.cancel), 0);
+    pthread_t thread = started(world_fire, options.cancel);
     int err = hf_lock_acquire_with(lock, &options, NULL);
     pthread_join(thread, NULL);
     hf_cancel_free(options.cancel);

@@ -17,11 +17,11 @@
 #include "redis/wire/script.h"
 #include "support/case.h"
 #include "support/either.h"
+#include "support/new_lock.h"
 #include "support/proxy.h"
 #include "support/server.h"
 #include "support/wait.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 /* Matchers: the scripts as the library calls them, once the server knows them. */
@@ -84,7 +84,8 @@ hf_permits *pool_permits(hf_client *client);
 /* The count in the lock's hash for a field; 0 when there is none. */
 long long world_count(struct world *world, const char *owner);
 bool world_free(struct world *world); /* no key of the lock's name */
-/* The same after an attempt was refused: on ZooKeeper its node is deleted in the background, after the call has returned. */
+/* The same after an attempt was refused: on ZooKeeper its node is deleted in the background, after
+ * the call has returned. */
 bool world_free_after_refusal(struct world *world);
 /* No key at all but what tests made: nothing is ever left beside the lock. */
 long long world_keys(struct server *server);
@@ -97,11 +98,13 @@ bool world_wait_no_channels(struct server *server, int64_t limit_ms);
 
 void world_owner_text(const hf_client *client, hf_owner owner, char text[64]);
 hf_stats world_stats(hf_client *client);
-/* Until a client that holds something listens, which it does after a second, and has asked whether it still holds that: it
- * has nothing more to say by itself then. On ZooKeeper there is no such thing. */
+/* Until a client that holds something listens, which it does after a second, and has asked whether
+ * it still holds that: it has nothing more to say by itself then. On ZooKeeper there is no such
+ * thing. */
 bool world_wait_verified(struct world *world, int64_t limit_ms);
 
-/* The request that takes the lock, gives it back, keeps it, or sees to it that a waiter is notified, on either engine: matchers.
+/* The request that takes the lock, gives it back, keeps it, or sees to it that a waiter is
+ * notified, on either engine: matchers.
  */
 const char *world_acquires(const struct world *world);
 const char *world_releases(const struct world *world);
@@ -116,6 +119,7 @@ bool world_wait_asleep(const struct world *world, size_t seen, int64_t limit_ms)
 int world_wait_op(int err, hf_op *op, hf_result *ret);
 
 hf_acquire_options world_wait_for(int64_t wait_ms, int64_t lease_ms);
+hf_acquire_options world_wait_as(hf_owner owner, int64_t wait_ms, int64_t lease_ms);
 
 /* Acquires, extends and releases, until each of them was answered in time: scripts are known and
  * connections made then. */

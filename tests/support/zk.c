@@ -20,7 +20,6 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -43,25 +42,13 @@ void zk_need(void) {
     if (status != 0)
         exit(status);
 
-    char *path = zk_text("%s/servers", java_dir());
+    char *path = text_of("%s/servers", java_dir());
     FILE *file = fopen(path, "re");
     if (file == NULL || fgets(classpath, sizeof classpath, file) == NULL)
         support_die("%s: %s", path, strerror(errno));
     fclose(file);
     free(path);
     classpath[strcspn(classpath, "\n")] = '\0';
-}
-
-/* ---- Words ----------------------------------------------------------------------------------- */
-
-char *zk_text(const char *format, ...) {
-    char *text = NULL;
-    va_list args;
-    va_start(args, format);
-    if (vasprintf(&text, format, args) < 0)
-        support_die("out of memory");
-    va_end(args);
-    return text;
 }
 
 static int connect_to(const struct zk *zk) {
@@ -104,22 +91,16 @@ char *zk_word(const struct zk *zk, const char *word) {
 }
 
 long long zk_number(const struct zk *zk, const char *name) {
-    char *text = zk_word(zk, "mntr");
-    char *line = zk_text("\n%s\t", name);
+    own_text *text = zk_word(zk, "mntr");
+    own_text *line = text_of("\n%s\t", name);
     const char *found = text != NULL ? strstr(text, line) : NULL;
-    long long number = found != NULL ? atoll(found + strlen(line)) : -1;
-    free(line);
-    free(text);
-    return number;
+    return found != NULL ? atoll(found + strlen(line)) : -1;
 }
 
 bool zk_has_mode(const struct zk *zk, const char *mode) {
-    char *text = zk_word(zk, "srvr");
-    char *line = zk_text("Mode: %s", mode);
-    bool has = text != NULL && strstr(text, line) != NULL;
-    free(line);
-    free(text);
-    return has;
+    own_text *text = zk_word(zk, "srvr");
+    own_text *line = text_of("Mode: %s", mode);
+    return text != NULL && strstr(text, line) != NULL;
 }
 
 /* ---- Life ------------------------------------------------------------------------------------ */
@@ -144,22 +125,19 @@ void zk_write_config(struct zk *zk, const struct zk_options *options, const char
 }
 
 static void empty_data(const struct zk *zk) {
-    char *line = zk_text("rm -rf '%s/data' && mkdir '%s/data' && echo %d >'%s/data/myid'", zk->dir,
-                         zk->dir, zk->id, zk->dir);
+    own_text *line = text_of("rm -rf '%s/data' && mkdir '%s/data' && echo %d >'%s/data/myid'",
+                             zk->dir, zk->dir, zk->id, zk->dir);
     if (system(line) != 0) /* NOLINT(cert-env33-c): a path of our own */
         support_die("%s failed", line);
-    free(line);
 }
 
 struct zk *zk_new(int id) {
-    struct zk *zk = calloc(1, sizeof *zk);
-    if (zk == NULL)
-        support_die("out of memory");
+    struct zk *zk = zeroed(1, sizeof *zk);
     zk->id = id;
     snprintf(zk->host, sizeof zk->host, "127.0.0.1");
     zk->dir = temp_dir();
-    zk->config = zk_text("%s/zoo.cfg", zk->dir);
-    zk->log = zk_text("%s/log", zk->dir);
+    zk->config = text_of("%s/zoo.cfg", zk->dir);
+    zk->log = text_of("%s/log", zk->dir);
     empty_data(zk);
     return zk;
 }
@@ -167,7 +145,7 @@ struct zk *zk_new(int id) {
 void zk_take_port(struct zk *zk) {
     zk->port = server_pick_port();
     free(zk->url);
-    zk->url = zk_text("zk://127.0.0.1:%d", zk->port);
+    zk->url = text_of("zk://127.0.0.1:%d", zk->port);
 }
 
 void zk_launch(struct zk *zk) {

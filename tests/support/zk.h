@@ -58,8 +58,8 @@ void zk_launch(struct zk *zk);        /* after a kill: at the same port, with it
 void zk_wait_serving(struct zk *zk);  /* until it serves (an ensemble's: until it has a quorum) */
 void zk_restart(struct zk *zk);       /* the three of them in turn */
 void zk_restart_empty(struct zk *zk); /* the same, and what it knew is gone */
-/* Starts it anew, so that the next sequential node beneath the path gets this number. Its digests of the tree have to be off
- * ("digest.enabled=false"). */
+/* Starts it anew, so that the next sequential node beneath the path gets this number. Its digests
+ * of the tree have to be off ("digest.enabled=false"). */
 void zk_set_next_number(struct zk *zk, const char *path, int32_t number);
 void zk_freeze(struct zk *zk);   /* SIGSTOP: connections stay, nothing answers */
 void zk_unfreeze(struct zk *zk); /* SIGCONT */

@@ -13,7 +13,6 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -83,13 +82,12 @@ static bool read_frame(struct zk_client *client, struct bytes *into) {
     if (recv(client->fd, &wire, 4, MSG_WAITALL) != 4)
         return false;
     size_t length = ntohl(wire);
-    char *data = malloc(length + 1);
+    own_text *data = malloc(length + 1);
     if (data == NULL)
         support_die("out of memory");
     bool whole = recv(client->fd, data, length, MSG_WAITALL) == (ssize_t)length;
     if (whole)
         bytes_append(into, data, length);
-    free(data);
     return whole;
 }
 
@@ -203,9 +201,7 @@ static int sync_and(struct zk_client *client, int32_t kind, const char *path,
 }
 
 struct zk_client *zk_client_open(int port) {
-    struct zk_client *client = calloc(1, sizeof *client);
-    if (client == NULL)
-        support_die("out of memory");
+    struct zk_client *client = zeroed(1, sizeof *client);
     client->port = port;
     client->fd = -1;
     return client;
@@ -274,9 +270,13 @@ int zk_delete(struct zk_client *client, const char *path) {
 }
 
 int zk_forbid(struct zk_client *client, const char *path) {
+    return zk_permit(client, path, 0);
+}
+
+int zk_permit(struct zk_client *client, const char *path, int rights) {
     struct bytes body = path_body(path), answer = {0};
-    put_int(&body, 1); /* one entry: anyone may change it back, and nothing else */
-    put_int(&body, 16);
+    put_int(&body, 1); /* one entry: anyone may do that, and change it back */
+    put_int(&body, 16 | rights);
     put_buffer(&body, "world", 5);
     put_buffer(&body, "anyone", 6);
     put_int(&body, -1);
@@ -309,9 +309,7 @@ char *zk_data(struct zk_client *client, const char *path, size_t *ret_length) {
     if (sync_and(client, GET, path, &answer) == 0) {
         int32_t length = int_at(&answer, 0);
         size_t known = length > 0 && (size_t)length <= answer.length - 4 ? (size_t)length : 0;
-        data = calloc(1, known + 1);
-        if (data == NULL)
-            support_die("out of memory");
+        data = zeroed(1, known + 1);
         memcpy(data, answer.data + 4, known);
         if (ret_length != NULL)
             *ret_length = known;
@@ -335,15 +333,11 @@ static int by_number(const void *a, const void *b) {
 
 static struct zk_children *read_children(const struct bytes *answer) {
     int32_t count = int_at(answer, 0);
-    struct zk_children *children = calloc(1, sizeof *children + (size_t)count * sizeof(char *));
-    if (children == NULL)
-        support_die("out of memory");
+    struct zk_children *children = zeroed(1, sizeof *children + (size_t)count * sizeof(char *));
     size_t at = 4;
     for (int32_t i = 0; i < count; i++) {
         size_t length = (size_t)int_at(answer, at);
-        children->names[i] = calloc(1, length + 1);
-        if (children->names[i] == NULL)
-            support_die("out of memory");
+        children->names[i] = zeroed(1, length + 1);
         memcpy(children->names[i], answer->data + at + 4, length);
         at += 4 + length;
     }

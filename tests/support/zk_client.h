@@ -27,13 +27,16 @@ int zk_put(struct zk_client *client, const char *path, const void *data, size_t 
 int zk_delete(struct zk_client *client, const char *path);
 /* From then on nobody may read the node, or check it. */
 int zk_forbid(struct zk_client *client, const char *path);
+/* The same, but anybody has these rights. */
+enum { ZK_MAY_READ = 1, ZK_MAY_WRITE = 2, ZK_MAY_CREATE = 4, ZK_MAY_DELETE = 8 };
+int zk_permit(struct zk_client *client, const char *path, int rights);
 int zk_exists(struct zk_client *client, const char *path);
 
 /* The session that a node belongs to; 0 if none, -1 if there is no such node. */
 int64_t zk_owner(struct zk_client *client, const char *path);
 
-/* Closes a session that is somebody else's, who hears of it as of any other end; unless he comes back to the server first:
- * then it is to be done again. */
+/* Closes a session that is somebody else's, who hears of it as of any other end; unless he comes
+ * back to the server first: then it is to be done again. */
 void zk_close_session(int port, int64_t session);
 
 /* The data, with a NUL behind it; the caller frees it. NULL if there is no such node. */
@@ -47,8 +50,8 @@ struct zk_children {
 struct zk_children *zk_children(struct zk_client *client, const char *path);
 void zk_children_free(struct zk_children *children);
 
-/* How many there are, -1 if there is no such node; whether there come to be exactly so many, of which a node that is not
- * there has none. */
+/* How many there are, -1 if there is no such node; whether there come to be exactly so many, of
+ * which a node that is not there has none. */
 int zk_count(struct zk_client *client, const char *path);
 bool zk_wait_children(struct zk_client *client, const char *path, int count, int64_t limit_ms);
 

@@ -14,8 +14,6 @@
 #include "support/warden.h"
 #include "support/zk_internal.h"
 
-#include <stdlib.h>
-
 enum { WHOLE_LIMIT_MS = 120000, TRIES = 5 };
 
 struct zk_ensemble {
@@ -27,11 +25,11 @@ struct zk_ensemble {
 
 static void write_member(struct zk_ensemble *ensemble, int member,
                          const struct zk_options *options) {
-    char *lines = zk_text("%s", "");
+    char *lines = text_of("%s", "");
     for (int other = 0; other < ZK_MEMBERS; other++) {
         int port = other == member ? ensemble->follow_ports[other]
                                    : proxy_port(ensemble->wires[member][other]);
-        char *more = zk_text("%sserver.%d=127.0.0.1:%d:%d\n", lines, other + 1, port,
+        char *more = text_of("%sserver.%d=127.0.0.1:%d:%d\n", lines, other + 1, port,
                              ensemble->vote_ports[other]);
         free(lines);
         lines = more;
@@ -62,7 +60,7 @@ static void take_ports(struct zk_ensemble *ensemble) {
                     proxy_start_tcp(ensemble->follow_ports[to], PROXY_OPAQUE);
     free(ensemble->url);
     ensemble->url =
-        zk_text("zk://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d", zk_port(ensemble->members[0]),
+        text_of("zk://127.0.0.1:%d,127.0.0.1:%d,127.0.0.1:%d", zk_port(ensemble->members[0]),
                 zk_port(ensemble->members[1]), zk_port(ensemble->members[2]));
 }
 
@@ -133,9 +131,7 @@ int zk_wait_whole(struct zk_ensemble *ensemble) {
 
 struct zk_ensemble *zk_ensemble_start(const struct zk_options *options) {
     static const struct zk_options defaults;
-    struct zk_ensemble *ensemble = calloc(1, sizeof *ensemble);
-    if (ensemble == NULL)
-        support_die("out of memory");
+    struct zk_ensemble *ensemble = zeroed(1, sizeof *ensemble);
     for (int i = 0; i < ZK_MEMBERS; i++)
         ensemble->members[i] = zk_new(i + 1);
     for (int tries = 0; tries < TRIES; tries++) {

@@ -28,6 +28,5 @@ bool zk_has_mode(const struct zk *zk, const char *mode);
 void zk_die_with_log(const struct zk *zk, const char *what) __attribute__((noreturn));
 
 /* A new string; the caller frees it. */
-char *zk_text(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

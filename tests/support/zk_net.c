@@ -1,9 +1,9 @@
 /*
  * ZooKeeper servers with a network each; see zk_net.h, the manual.
  *
- * Called by tests. A member's namespace belongs to a process that sleeps (unshare --net), a child of the warden as the
- * servers are. Packets are lost by a wrong entry among the sender's neighbours: they go to an Ethernet address that nobody
- * has. Nothing tells the sender.
+ * Called by tests. A member's namespace belongs to a process that sleeps (unshare --net), a child
+ * of the warden as the servers are. Packets are lost by a wrong entry among the sender's
+ * neighbours: they go to an Ethernet address that nobody has. Nothing tells the sender.
  */
 #include "support/zk_net.h"
 
@@ -18,7 +18,6 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -112,10 +111,10 @@ static void connect_member(struct zk_net *net, int member) {
     net->sleepers[member] = warden_spawn(zk->log, sleeper);
     if (!wait_until(has_left, &net->sleepers[member], WHOLE_LIMIT_MS))
         support_die("no network for a member");
-    zk->network = zk_text("--net=/proc/%d/ns/net", (int)net->sleepers[member]);
+    zk->network = text_of("--net=/proc/%d/ns/net", (int)net->sleepers[member]);
     snprintf(zk->host, sizeof zk->host, "10.77.0.%d", n);
     zk->port = PORT;
-    zk->url = zk_text("zk://%s:%d", zk->host, zk->port);
+    zk->url = text_of("zk://%s:%d", zk->host, zk->port);
     run("ip link add zkm%d type veth peer name eth0 netns %d && ip link set zkm%d master zkbr up",
         n, (int)net->sleepers[member], n);
     run("nsenter %s sh -c 'ip link set lo up && ip link set eth0 address 02:00:00:00:00:0%d && "

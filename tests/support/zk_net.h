@@ -8,9 +8,10 @@
  *     zk_net_enter();  // in a process of its own: from now on it is in a network of its own, and sees the servers
  *     struct zk_net *net = zk_net_start(3, NULL);
  *
- * Include as "support/zk_net.h". A network is a namespace of the kernel; a bridge joins those of the servers with that of
- * the process, which goes away with it. It takes the tools of iproute2 and util-linux, and the right to make
- * namespaces: root's, or that of anybody where users may make their own. */
+ * Include as "support/zk_net.h". A network is a namespace of the kernel; a bridge joins those of
+ * the servers with that of the process, which goes away with it. It takes the tools of iproute2 and
+ * util-linux, and the right to make namespaces: root's, or that of anybody where users may make
+ * their own. */
 #ifndef HF_TEST_ZK_NET_H
 #define HF_TEST_ZK_NET_H
 

@@ -12,9 +12,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <glob.h>
-#include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -35,7 +33,7 @@ struct snapshot {
 static struct snapshot read_newest(const struct zk *zk) {
     struct snapshot snapshot = {0};
     glob_t found;
-    char *pattern = zk_text("%s/data/version-2/snapshot.*", zk->dir);
+    char *pattern = text_of("%s/data/version-2/snapshot.*", zk->dir);
     if (glob(pattern, 0, NULL, &found) != 0)
         support_die("%s: no such file", pattern);
     size_t newest = 0;

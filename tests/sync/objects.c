@@ -3,9 +3,6 @@
  */
 #include "sync/objects.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 hf_client *object_open_mute(void) {
     hf_options options = world_options();
     hf_client *client = NULL;
@@ -69,11 +66,9 @@ static bool no_channels(void *arg) {
     (void)arg;
     if (server_is_other(world_server()))
         return true; /* a watch that nobody waits for any more stays until it fires */
-    redisReply *reply = cmd(world_server(), "PUBSUB CHANNELS redisson_*");
+    own_reply *reply = cmd(world_server(), "PUBSUB CHANNELS redisson_*");
     assert_non_null(reply);
-    bool none = reply->type == REDIS_REPLY_ARRAY && reply->elements == 0;
-    freeReplyObject(reply);
-    return none;
+    return reply->type == REDIS_REPLY_ARRAY && reply->elements == 0;
 }
 
 bool object_wait_no_channels(int64_t limit_ms) {

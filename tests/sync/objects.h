@@ -12,8 +12,6 @@
 
 #include "support/world.h"
 
-#include <string.h>
-
 #define PASSING_MS 1500 /* for what is to be over soon, and not before the server has answered */
 
 /* Matchers: the scripts as the library calls them. */
@@ -64,7 +62,8 @@ void object_assert_available(hf_sem *sem, int64_t expected);
  * comes when it is heard, so from then on no message can be missed. */
 bool object_wait_asleep(struct world *world, const char *matcher, size_t attempts,
                         int64_t limit_ms);
-/* The same on either engine: so many attempts by the script; on ZooKeeper so many looks that leave a watch, of which one is enough. */
+/* The same on either engine: so many attempts by the script; on ZooKeeper so many looks that leave
+ * a watch, of which one is enough. */
 bool object_wait_sem(struct world *world, size_t attempts, size_t watches);
 bool object_wait_latch(struct world *world, size_t attempts, size_t watches);
 

@@ -3,9 +3,6 @@
  */
 #include "sync/pool.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 hf_options pool_short_watchdog(void) {
     hf_options options = world_options();
     options.watchdog_ms = WATCHDOG_MS;
@@ -96,10 +93,8 @@ long long pool_ends_at(const hf_permit_id *id) {
         char two[3] = {id->text[2 * i], id->text[2 * i + 1], '\0'};
         bytes[i] = (unsigned char)strtoul(two, NULL, 16);
     }
-    char *score = cmd_str(world_server(), "ZSCORE " POOL_TAKEN " %b", bytes, sizeof bytes);
-    long long ends_ms = score != NULL ? strtoll(score, NULL, 10) : -1;
-    free(score);
-    return ends_ms;
+    own_text *score = cmd_str(world_server(), "ZSCORE " POOL_TAKEN " %b", bytes, sizeof bytes);
+    return score != NULL ? strtoll(score, NULL, 10) : -1;
 }
 
 /* ---- Calls ---- */

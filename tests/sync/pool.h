@@ -36,8 +36,8 @@ void pool_assert_counts(hf_permits *permits, int64_t total, int64_t available, i
 long long pool_free_there(void);
 long long pool_taken_there(void);
 bool pool_wait_there(long long free, long long taken, int64_t limit_ms);
-/* Leases have ended by then, and so many permits are taken; on ZooKeeper it is the holder who takes the others back, a moment
- * later. */
+/* Leases have ended by then, and so many permits are taken; on ZooKeeper it is the holder who takes
+ * the others back, a moment later. */
 void pool_wait_ended(int64_t at_ms, long long taken);
 /* So many attempts were seen; on ZooKeeper so many looks at the leases that leave a watch. */
 size_t pool_attempts(struct world *world);

@@ -7,7 +7,6 @@
  * was done once or not at all. The n-th call only: what comes after it succeeds, so the round goes
  * on from there.
  */
-#include "support/case.h"
 #include "support/memory.h"
 #include "sync/objects.h"
 

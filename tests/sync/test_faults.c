@@ -468,7 +468,7 @@ TAKER_CASES(U22_a_cancelled_acquire_that_ran_is_undone, begin) {
 
 WAITER_CASES(R09_a_wait_that_is_given_up_leaves_nothing) {
     struct world_caller waiter;
-    hf_cancel *cancel = NULL;
+    own_cancel *cancel = NULL;
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
     begin_waiting(k, w, &waiter, cancel);
     long long held = k->held(w);
@@ -485,7 +485,6 @@ WAITER_CASES(R09_a_wait_that_is_given_up_leaves_nothing) {
     assert_int_equal(k->held(w), held);
     k->vacate(w);
     assert_int_equal(wait_and_join(k, w, 0, NULL), HF_OK);
-    hf_cancel_free(cancel);
 }
 
 WAITER_CASES(close_ends_a_wait) {

@@ -6,11 +6,8 @@
  * Waits that are to end are waits for ever, with the test's own limit. Where a message must have
  * ended a wait, it has to end before the poll, which comes after ten seconds.
  */
-#include "support/case.h"
 #include "support/crowd.h"
 #include "sync/objects.h"
-
-#include <stdio.h>
 
 #define POLL_MS 10000
 
@@ -119,7 +116,7 @@ OBJECTS_CASE(C194_C195_set_and_count) {
 }
 
 CASE(the_largest_count_and_negative_ones) {
-    struct world w;
+    OWN(world_end) struct world w;
     server_redis_only(world_server(), "numbers are of 32 bits there");
     objects_begin(&w, NULL);
     /* What an older client has left of a count is an open latch. */
@@ -128,7 +125,6 @@ CASE(the_largest_count_and_negative_ones) {
     assert_int_equal(hf_latch_await(w.latch), HF_OK);
     set(w.latch, ((int64_t)1 << 53) - 1);
     assert_count(w.latch, ((int64_t)1 << 53) - 1);
-    world_end(&w);
 }
 
 enum { EACH = 6 };
@@ -141,21 +137,19 @@ struct pairs {
 
 static void *await(void *arg) {
     struct pairs *pairs = arg;
-    hf_latch *latch = object_latch(pairs->client);
+    own_latch *latch = object_latch(pairs->client);
     int64_t count = -1;
     crowd_expect(&pairs->crowd, hf_latch_await_for(latch, HANG_MS) == HF_OK);
     crowd_expect(&pairs->crowd, hf_latch_count(latch, &count) == HF_OK && count == 0);
     crowd_expect(&pairs->crowd, atomic_load(&pairs->counter) == EACH);
-    hf_latch_free(latch);
     return NULL;
 }
 
 static void *count_down(void *arg) {
     struct pairs *pairs = arg;
-    hf_latch *latch = object_latch(pairs->client);
+    own_latch *latch = object_latch(pairs->client);
     atomic_fetch_add(&pairs->counter, 1);
     crowd_expect(&pairs->crowd, hf_latch_count_down(latch) == HF_OK);
-    hf_latch_free(latch);
     return NULL;
 }
 
@@ -185,8 +179,8 @@ OBJECTS_CASE(U79_deleted_under_waiters) {
 
 /* As Redisson deletes: its message says "closed anew". */
 CASE(U79_deleted_by_java_under_waiters) {
+    OWN(world_end) struct world w;
     server_redis_only(world_server(), "the message is Redisson's");
-    struct world w;
     struct world_caller waiter;
     objects_begin(&w, NULL);
     set(w.latch, 3);
@@ -198,7 +192,6 @@ CASE(U79_deleted_by_java_under_waiters) {
     cmd_ok(w.server, "EXEC");
     assert_int_equal(world_join(&waiter), HF_OK);
     assert_true(waiter.took_ms < POLL_MS);
-    world_end(&w);
 }
 
 /* All are let go by the end of the generation they waited for, though none can look before the next
@@ -232,8 +225,8 @@ ROW_CASES(not_trapped_by_the_next_generation, form, object_forms) {
 /* Java opens it and closes it again at once, and leaves no proof: it waits for the next time, as
  * Java's own waiters do; unless the new count is larger than the one it saw. */
 CASE(java_opens_and_closes_at_once) {
+    OWN(world_end) struct world w;
     server_redis_only(world_server(), "it is made of keys and messages");
-    struct world w;
     struct world_caller waiter;
     objects_begin(&w, NULL);
     set(w.latch, 2);
@@ -245,7 +238,6 @@ CASE(java_opens_and_closes_at_once) {
     object_next_generation(LATCH_JAVAS, LATCH_JAVAS, 3);
     assert_int_equal(world_join(&waiter), HF_OK);
     assert_true(waiter.took_ms < POLL_MS);
-    world_end(&w);
 }
 
 /* All databases share channels, and any client can publish: a message is only a reason to poll. */
@@ -286,8 +278,8 @@ CASE(a_message_opens_nothing) {
 
 /* What version 0.1 asked to be granted for latches is enough, for the proof as well. */
 CASE(the_access_list_of_0_1_is_enough) {
+    OWN(world_end) struct world w;
     server_redis_only(world_server(), "an access list of Redis");
-    struct world w;
     struct world_caller waiter;
     hf_client *client = NULL;
     hf_latch *latch = NULL;
@@ -315,14 +307,13 @@ CASE(the_access_list_of_0_1_is_enough) {
     hf_latch_free(latch);
     assert_int_equal(hf_close(client), HF_OK);
     cmd_ok(w.server, "ACL DELUSER locks");
-    world_end(&w);
 }
 
 /* A message of the generation before arrives late, when the next is closed and somebody waits for
  * that: it must not let it go. The one that waited since before is let go by the same message. */
 CASE(an_old_message_opens_nothing) {
+    OWN(world_end) struct world w;
     server_redis_only(world_server(), "messages that are late");
-    struct world w;
     struct world_caller old, new;
     objects_begin(&w, NULL);
     set(w.latch, 1);
@@ -342,7 +333,6 @@ CASE(an_old_message_opens_nothing) {
     assert_int_equal(hf_latch_count_down(w.rival_latch), HF_OK);
     assert_int_equal(world_join(&new), HF_OK);
     assert_true(new.took_ms < POLL_MS);
-    world_end(&w);
 }
 
 /* ---- The rules of every call ---- */
@@ -386,9 +376,9 @@ static void every_call_refuses(hf_latch *latch, int expected) {
 }
 
 CASE(U67_U68_other_keys_are_refused) {
+    OWN(world_end) struct world w;
     server_redis_only(world_server(), "other types of keys");
-    struct world w;
-    hf_lock *lock = NULL;
+    own_lock *lock = NULL;
     objects_begin(&w, NULL);
     cmd_ok(w.server, "RPUSH " LATCH_NAME " 1");
     every_call_refuses(w.latch, HF_EWRONGTYPE);
@@ -399,15 +389,13 @@ CASE(U67_U68_other_keys_are_refused) {
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     every_call_refuses(w.latch, HF_EWRONGTYPE);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
-    world_end(&w);
 }
 
 /* Permits with leases are seen while any are taken, and as long as something of them is left. */
 CASE(U67_U68_permits_that_are_taken) {
+    OWN(world_end) struct world w;
     server_redis_only(world_server(), "keys of permits beside the key of a latch");
-    struct world w;
-    hf_permits *permits = NULL;
+    own_permits *permits = NULL;
     hf_permit_id id;
     bool done;
     objects_begin(&w, NULL);
@@ -425,8 +413,6 @@ CASE(U67_U68_permits_that_are_taken) {
     assert_true(done);
     assert_int_equal(hf_latch_try_set(w.latch, 1, &done), HF_OK);
     assert_true(done);
-    hf_permits_free(permits);
-    world_end(&w);
 }
 
 static int child_of_fork(void *arg) {
@@ -448,8 +434,8 @@ OBJECTS_CASE(a_forked_child_is_refused) {
 }
 
 CASE(U23_scripts_flushed_between_calls) {
+    OWN(world_end) struct world w;
     server_redis_only(world_server(), "scripts");
-    struct world w;
     objects_begin(&w, NULL);
     cmd_ok(w.server, "SCRIPT FLUSH");
     set(w.latch, 3);
@@ -462,12 +448,11 @@ CASE(U23_scripts_flushed_between_calls) {
     bool deleted = false;
     assert_int_equal(hf_latch_delete(w.latch, &deleted), HF_OK);
     assert_true(deleted);
-    world_end(&w);
 }
 
 OBJECTS_CASE(cancelled) {
     struct world_caller waiter;
-    hf_cancel *cancel = NULL;
+    own_cancel *cancel = NULL;
     hf_op *op = NULL;
     set(w->latch, 1);
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
@@ -482,7 +467,6 @@ OBJECTS_CASE(cancelled) {
     assert_int_equal(world_stats(w->client).in_doubt, 0);
     assert_true(object_wait_no_channels(HANG_MS));
     assert_count(w->latch, 1);
-    hf_cancel_free(cancel);
 }
 
 OBJECTS_CASE(closed_while_it_waits) {

@@ -4,7 +4,6 @@
  *
  * test_faults.c has the faults that a lock, a semaphore, permits and a latch share.
  */
-#include "support/case.h"
 #include "sync/objects.h"
 
 static void begin_with(struct world *w, int64_t count) {
@@ -45,7 +44,7 @@ ROW_CASES_IN(questions_are_asked_again, form, object_forms, struct world, w, beg
 
 /* Opened and closed again while nothing could be heard, with the same count: there is proof. */
 CASE(not_trapped_by_events_while_refused) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct world_caller waiter;
     begin_waiting(&w, &waiter);
     proxy_refuse(w.proxy, true);
@@ -57,7 +56,6 @@ CASE(not_trapped_by_events_while_refused) {
     assert_int_equal(world_join(&waiter), HF_OK);
     assert_true(waiter.took_ms < 10000);
     assert_int_equal(object_number(LATCH_NAME), 1);
-    world_end(&w);
 }
 
 /* No message is sent: the key is deleted; deleted and closed again with a higher count; and permits
@@ -65,7 +63,7 @@ CASE(not_trapped_by_events_while_refused) {
  * most. */
 LATCH_CASE(lost_messages_hang_no_waiter, 1) {
     struct world_caller deleted, trapped, hungry;
-    hf_latch *other = NULL;
+    own_latch *other = NULL;
     cmd_ok(w->server, "SET other 1");
     assert_int_equal(hf_latch_new_bytes(w->client, "other", 5, &other), HF_OK);
     assert_int_equal(hf_sem_try_set(w->rival_sem, 0, 0, NULL), HF_OK);
@@ -81,7 +79,6 @@ LATCH_CASE(lost_messages_hang_no_waiter, 1) {
     assert_int_equal(world_join(&trapped), HF_OK);
     assert_int_equal(world_join(&hungry), HF_OK);
     assert_int_equal(object_number("other"), 2);
-    hf_latch_free(other);
 }
 
 /* Waiting changes nothing, so there is nothing to undo after an answer that makes no sense. */

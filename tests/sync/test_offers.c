@@ -5,7 +5,6 @@
 #include "sync/objects.h"
 
 #include "api/handle.h"
-#include "support/case.h"
 
 static int run(struct hfi_handle *handle, const struct hfi_verb *verb, enum hfi_object_op act) {
     struct hfi_op_args args;
@@ -27,14 +26,13 @@ OBJECTS_CASE(a_thing_is_no_lock) {
 }
 
 OBJECTS_CASE(an_act_is_offered_or_refused) {
-    hf_lock *lock;
+    own_lock *lock;
     assert_int_equal(hf_lock_new(w->client, "lock", &lock), HF_OK);
     assert_int_equal(run(&w->sem->handle, &hfi_verb_object_op, HFI_OBJECT_COUNT_DOWN), HF_ENOTSUP);
     assert_int_equal(run(&w->sem->handle, &hfi_verb_object_op, HFI_OBJECT_RESET), HF_ENOTSUP);
     assert_int_equal(run(&w->latch->handle, &hfi_verb_object_op, HFI_OBJECT_DRAIN), HF_ENOTSUP);
     assert_int_equal(run(&lock->handle, &hfi_verb_object_op, HFI_OBJECT_SET), HF_ENOTSUP);
     assert_int_equal(run(&w->sem->handle, &hfi_verb_object_op, HFI_OBJECT_SET), HF_OK);
-    hf_lock_free(lock);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

@@ -6,11 +6,8 @@
  * Leases that are to end are short, those that are not are a minute. A time that must have passed
  * is checked exactly.
  */
-#include "support/case.h"
 #include "support/crowd.h"
 #include "sync/pool.h"
-
-#include <stdio.h>
 
 #define LONG_MS 60000
 
@@ -83,8 +80,8 @@ POOL_CASE(C161_C163_leases_end_and_permits_return, 2) {
 }
 
 CASE(C164_the_whole_object_expires) {
+    OWN(world_end) struct world w;
     server_redis_only(world_server(), "nodes with a TTL are off in ZooKeeper's servers");
-    struct world w;
     hf_permit_id id;
     bool existed = false;
     pool_begin(&w, NULL, 10);
@@ -97,7 +94,6 @@ CASE(C164_the_whole_object_expires) {
     assert_true(now_ms() - start_ms >= 2 * PASSING_MS);
     assert_int_equal(hf_permits_expire(w.permits, 2 * PASSING_MS, &existed), HF_OK);
     assert_false(existed);
-    world_end(&w);
 }
 
 CASE(C165_C166_a_waiter_enters_when_the_lease_ends) {
@@ -168,7 +164,7 @@ ROW_CASES_IN(C174_release_unknown, form, pool_forms, struct world, w, pool_begin
 }
 
 ROW_CASES(C175_release_ended, form, pool_forms) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_permit_id id;
     if (form != &pool_forms[0] && server_is_other(world_server()))
         skip(); /* there only the holder knows that it has ended */
@@ -183,7 +179,6 @@ ROW_CASES(C175_release_ended, form, pool_forms) {
     assert_true(pool_wait_there(1, 0, HANG_MS)); /* it went back all the same */
     assert_int_equal(form->release(w.rival_permits, &id, 1), HF_ENOTOWNER);
     proxy_heal(w.proxy);
-    world_end(&w);
 }
 
 ROW_CASES_IN(C179_C181_release_in_two_parts, form, pool_forms, struct world, w, pool_begin,
@@ -248,31 +243,26 @@ POOL_CASE(C178_C180_async_with_a_callback, 10) {
     assert_int_equal(server_things(w->server), 0);
 }
 
-CASE(C178_async_setting) {
-    struct world w;
+POOL_CASE(C178_async_setting, 0) {
     hf_op *op = NULL;
     hf_result result = HF_RESULT_INIT;
-    pool_begin(&w, NULL, 0);
-    int err = hf_permits_try_set_start(w.permits, 3, NULL, NULL, &op);
+    int err = hf_permits_try_set_start(w->permits, 3, NULL, NULL, &op);
     assert_int_equal(world_wait_op(err, op, &result), HF_OK);
     assert_int_equal(result.value, 1);
-    err = hf_permits_try_set_start(w.permits, 4, NULL, NULL, &op);
+    err = hf_permits_try_set_start(w->permits, 4, NULL, NULL, &op);
     assert_int_equal(world_wait_op(err, op, &result), HF_OK);
     assert_int_equal(result.value, 0);
-    err = hf_permits_set_start(w.permits, 7, NULL, NULL, &op);
+    err = hf_permits_set_start(w->permits, 7, NULL, NULL, &op);
     assert_int_equal(world_wait_op(err, op, NULL), HF_OK);
-    err = hf_permits_add_start(w.permits, -2, NULL, NULL, &op);
+    err = hf_permits_add_start(w->permits, -2, NULL, NULL, &op);
     assert_int_equal(world_wait_op(err, op, NULL), HF_OK);
-    pool_assert_available(w.permits, 5);
-    if (server_is_other(w.server)) {
-        world_end(&w);
+    pool_assert_available(w->permits, 5);
+    if (server_is_other(w->server))
         return; /* nothing has a TTL there */
-    }
-    err = hf_permits_expire_start(w.permits, LONG_MS, NULL, NULL, &op);
+    err = hf_permits_expire_start(w->permits, LONG_MS, NULL, NULL, &op);
     assert_int_equal(world_wait_op(err, op, &result), HF_OK);
     assert_int_equal(result.value, 1);
-    assert_true(pttl(w.server, POOL_NAME) > 0);
-    world_end(&w);
+    assert_true(pttl(w->server, POOL_NAME) > 0);
 }
 
 /* ---- Leases that end ---- */
@@ -333,8 +323,8 @@ ROW_CASES_IN(C159_extend, form, pool_forms, struct world, w, pool_begin, world_e
 }
 
 CASE(C185_lease) {
+    OWN(world_end) struct world w;
     server_redis_only(world_server(), "of another client's lease ZooKeeper knows nothing");
-    struct world w;
     hf_permit_id unlimited, leased;
     int64_t lease_ms = -99;
     pool_begin(&w, NULL, 2);
@@ -353,7 +343,6 @@ CASE(C185_lease) {
     pool_wait_ended(now_ms() + PASSING_MS + 2, 1);
     assert_int_equal(hf_permits_ttl_ms(w.permits, &leased, &lease_ms), HF_ENOTOWNER);
     pool_assert_available(w.permits, 1);
-    world_end(&w);
 }
 
 /* ---- Several at once ---- */

@@ -4,28 +4,24 @@
  *
  * Another client raises the lease at the server, so no permit ends there by itself.
  */
-#include "support/case.h"
 #include "sync/pool.h"
 
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #define FAR 4102444800000 /* the year 2100 */
 
 static void lengthen_all(struct world *w) {
-    redisReply *taken = cmd(w->server, "ZRANGE " POOL_TAKEN " 0 -1");
+    own_reply *taken = cmd(w->server, "ZRANGE " POOL_TAKEN " 0 -1");
     assert_non_null(taken);
     for (size_t i = 0; i < taken->elements; i++)
         cmd_ok(w->server, "ZADD " POOL_TAKEN " XX %lld %b", FAR, taken->element[i]->str,
                taken->element[i]->len);
-    freeReplyObject(taken);
 }
 
 CASE(permits_that_ran_out_are_given_back) {
+    OWN(world_end) struct world w;
     enum { MANY = 100 };
     hf_permit_id ids[MANY];
-    struct world w;
     pool_begin(&w, NULL, MANY + 1);
     pool_take(w.permits, MANY, ENDURING_MS, ids); /* they are lengthened before that */
     lengthen_all(&w);
@@ -33,7 +29,6 @@ CASE(permits_that_ran_out_are_given_back) {
     assert_int_equal(world_stats(w.client).losses, MANY);
     assert_int_equal(hf_permits_release(w.permits, &ids[0]), HF_ELOST);
     pool_assert_counts(w.permits, MANY + 1, MANY + 1, 0); /* once, and not twice */
-    world_end(&w);
 }
 
 POOL_CASE(a_late_extension_releases_it, 1) {

@@ -8,13 +8,10 @@
  *
  * test_faults.c has the faults that a lock, a semaphore, permits and a latch share.
  */
-#include "support/case.h"
 #include "sync/pool.h"
 
-#include <stdlib.h>
 #include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #define LONG_MS 60000
 #define BRIEF_MS PASSING_MS
@@ -192,9 +189,9 @@ CASE(U22_a_cancelled_acquire_that_wins_is_undone) {
 /* ---- The server ---- */
 
 CASE(U23_script_flush) {
+    OWN(world_end) struct world w;
     hf_options options = world_options();
     options.watchdog_ms = ENDURING_MS;
-    struct world w;
     hf_permit_id id, ids[2];
     bool done;
     int64_t lease_ms;
@@ -221,13 +218,12 @@ CASE(U23_script_flush) {
     FLUSHED(hf_permits_expire(w.permits, LONG_MS, &done), HF_OK);
     FLUSHED(hf_permits_delete(w.permits, &done), HF_OK);
     assert_int_equal(world_stats(w.client).losses, 0);
-    world_end(&w);
 }
 
 CASE(a_server_that_restarts_empty_is_a_loss) {
+    OWN(world_end) struct world w;
     hf_options options = world_options();
     options.watchdog_ms = 2 * PASSING_MS;
-    struct world w;
     struct pool_events events = {0};
     hf_permit_id ids[2];
     pool_begin(&w, &options, 2);
@@ -238,7 +234,6 @@ CASE(a_server_that_restarts_empty_is_a_loss) {
     assert_int_equal(world_stats(w.client).holds, 0);
     pool_assert_counts(w.permits, 0, 0, 0);
     assert_int_equal(hf_permits_release_many(w.permits, ids, 2), HF_ENOTOWNER);
-    world_end(&w);
 }
 
 struct renewed {
@@ -254,10 +249,10 @@ static bool ends_later(void *arg) {
 /* Renewals arrive but are not answered: a warning first, then the loss, before the server's lease
  * is over. What we have called lost stays so, though the server still has it. */
 CASE(a_silent_server_is_a_warning_and_then_a_loss) {
+    OWN(world_end) struct world w;
     hf_options options = world_options();
     options.watchdog_ms = ENDURING_MS;
     options.cmd_timeout_ms = BRIEF_MS;
-    struct world w;
     struct pool_events events = {0};
     hf_permit_id id;
     pool_begin(&w, &options, 1);
@@ -274,7 +269,6 @@ CASE(a_silent_server_is_a_warning_and_then_a_loss) {
     assert_int_equal(hf_permits_extend(w.permits, &id, LONG_MS), HF_ENOTOWNER);
     assert_int_equal(hf_permits_release(w.permits, &id), HF_ELOST);
     assert_true(pool_wait_there(1, 0, HANG_MS));
-    world_end(&w);
 }
 
 /* ---- Clocks and numbers ---- */

@@ -5,14 +5,10 @@
  * The watchdog's lease is short. A permit that is to be renewed is looked at over several leases;
  * one that is to be lost is waited for by its event.
  */
-#include "support/case.h"
 #include "support/memory.h"
 #include "sync/pool.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 #define LONG_MS 60000
 
@@ -23,10 +19,9 @@ static void begin_short(struct world *w, int64_t number) {
 #define SHORT_CASE(name, number) CASE_IN(name, struct world, w, begin_short, world_end, number)
 
 static long long server_now_ms(void) {
-    redisReply *reply = cmd(world_server(), "TIME");
+    own_reply *reply = cmd(world_server(), "TIME");
     long long ms = strtoll(reply->element[0]->str, NULL, 10) * 1000 +
                    strtoll(reply->element[1]->str, NULL, 10) / 1000;
-    freeReplyObject(reply);
     return ms;
 }
 
@@ -140,7 +135,7 @@ SHORT_CASE(the_remaining_time_comes_from_memory, 3) {
 SHORT_CASE(a_permit_that_vanished_is_lost, 2) {
     struct pool_events events = {0};
     hf_permit_id ids[2];
-    hf_permits *silent = pool_permits(w->client);
+    own_permits *silent = pool_permits(w->client);
     assert_int_equal(hf_permits_on_lost(silent, pool_on_event, &events), HF_OK);
     assert_int_equal(hf_permits_on_lost(silent, NULL, NULL), HF_OK);
     assert_int_equal(hf_permits_on_lost(w->permits, pool_on_event, &events), HF_OK);
@@ -156,7 +151,6 @@ SHORT_CASE(a_permit_that_vanished_is_lost, 2) {
     assert_int_equal(hf_permits_release(w->permits, &ids[0]), HF_ENOTOWNER);
     assert_int_equal(hf_permits_release(w->permits, &ids[1]), HF_OK); /* ...and the other is fine */
     assert_int_equal(atomic_load(&events.losses), 1);
-    hf_permits_free(silent);
 }
 
 /* Nothing watches a fixed lease before its end; the next call finds out. */
@@ -217,8 +211,7 @@ SHORT_CASE(a_deleted_object_is_a_loss_of_all, 3) {
 SHORT_CASE(a_lock_of_the_same_name_is_not_notified, 1) {
     struct pool_events events = {0};
     hf_permit_id id;
-    hf_lock *lock;
-    assert_int_equal(hf_lock_new(w->client, POOL_NAME, &lock), HF_OK);
+    own_lock *lock = made(hf_lock_new, w->client, POOL_NAME);
     int fd = hf_lock_lost_fd(lock);
     assert_true(fd >= 0);
     assert_int_equal(hf_permits_on_lost(w->permits, pool_on_event, &events), HF_OK);
@@ -229,7 +222,6 @@ SHORT_CASE(a_lock_of_the_same_name_is_not_notified, 1) {
     assert_int_equal(read(fd, &count, sizeof count), -1);
     assert_int_equal(hf_lock_try(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
-    hf_lock_free(lock);
 }
 
 /* ---- Calls ---- */
@@ -241,7 +233,7 @@ POOL_CASE(bad_arguments_are_refused, 5) {
     hf_op *op;
     int64_t number;
     bool done;
-    struct monitor *monitor = monitor_start(w->server);
+    own_monitor *monitor = monitor_start(w->server);
     assert_int_equal(hf_permits_new_bytes(w->client, "", 0, &permits), HF_EINVAL);
     assert_int_equal(hf_permits_new_bytes(w->client, NULL, 3, &permits), HF_EINVAL);
     assert_int_equal(hf_permits_new_bytes(w->client, "x", 1, NULL), HF_EINVAL);
@@ -276,7 +268,6 @@ POOL_CASE(bad_arguments_are_refused, 5) {
     assert_int_equal(hf_permits_on_lost(NULL, pool_on_event, NULL), HF_EINVAL);
     hf_permits_free(NULL);
     assert_int_equal(monitor_count(monitor, "evalsha") + monitor_count(monitor, "EVALSHA"), 0);
-    monitor_stop(monitor);
 }
 
 POOL_CASE(wrong_types_are_refused, 0) {
@@ -361,15 +352,13 @@ CASE(inside_a_callback_it_would_deadlock) {
 
 /* Names with braces have no braces of their own; a prefix is part of the name. */
 CASE(names_are_those_of_redisson) {
-    struct world w;
-    hf_client *client;
-    hf_permits *permits;
+    OWN(world_end) struct world w;
     hf_permit_id id;
     hf_options options = world_options();
     options.name_prefix = "app:";
     pool_begin(&w, NULL, 0);
-    assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
-    assert_int_equal(hf_permits_new_bytes(client, "a{b}c", 5, &permits), HF_OK);
+    hf_client *client = made(hf_open, server_url(w.server), &options);
+    hf_permits *permits = made(hf_permits_new_bytes, client, "a{b}c", 5);
     struct monitor *monitor = monitor_start(w.server);
     assert_int_equal(hf_permits_set(permits, 1), HF_OK);
     pool_take(permits, 1, LONG_MS, &id);
@@ -381,7 +370,6 @@ CASE(names_are_those_of_redisson) {
     monitor_stop(monitor);
     hf_permits_free(permits);
     assert_int_equal(hf_close(client), HF_OK);
-    world_end(&w);
 }
 
 /* ---- Memory ---- */
@@ -431,14 +419,13 @@ static bool is_down(void *arg) {
 /* Permits may be left to end by themselves, thousands of them: nothing of them is remembered for
  * ever. */
 CASE(permits_that_end_by_themselves_leave_no_memory) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct memory memory = {0};
     hf_options options = world_options();
-    hf_client *client;
     hf_permit_id ids[500];
     options.allocator = memory_allocator(&memory);
     pool_begin(&w, NULL, 1000);
-    assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
+    hf_client *client = made(hf_open, server_url(w.server), &options);
     hf_permits *permits = pool_permits(client);
     pool_take(permits, 1, LONG_MS, ids);
     assert_int_equal(hf_permits_release(permits, ids), HF_OK);
@@ -453,7 +440,6 @@ CASE(permits_that_end_by_themselves_leave_no_memory) {
     hf_permits_free(permits);
     assert_int_equal(hf_close(client), HF_OK);
     assert_int_equal(atomic_load(&memory.live), 0);
-    world_end(&w);
 }
 
 POOL_CASE(U65_memory_runs_out, 5) {
@@ -526,10 +512,9 @@ CASE(a_killed_holders_permit_returns) {
     assert_true(WAIT_FOR(server_now_ms() > first_ms, HANG_MS));
     assert_true(pool_ends_at(&child->id) > server_now_ms()); /* renewed beyond its first lease */
 
-    hf_client *client;
     hf_permit_id id;
     hf_options options = pool_short_watchdog();
-    assert_int_equal(hf_open(server_url(world_server()), &options, &client), HF_OK);
+    hf_client *client = made(hf_open, server_url(world_server()), &options);
     hf_permits *permits = pool_permits(client);
     assert_int_equal(hf_permits_try(permits, &id), HF_EBUSY);
     kill_child(pid);

@@ -5,13 +5,10 @@
  * The watchdog's lease is short. What is to be renewed is looked at for longer than a lease without
  * a renewal would last.
  */
-#include "support/case.h"
 #include "support/memory.h"
-#include "support/new_lock.h"
 #include "sync/pool.h"
 
 #include <poll.h>
-#include <unistd.h>
 
 #define LONG_MS 60000
 
@@ -50,42 +47,36 @@ static void let_go(struct holder *h) {
 }
 
 /* What is held stays held, however full the server is: nothing that is new is stored for that. */
-CASE(U39_a_full_server_renews_and_extends) {
-    struct holder h;
+CASE_IN(U39_a_full_server_renews_and_extends, struct holder, h, hold_all, let_go) {
     hf_permit_id other;
-    hold_all(&h);
-    cmd_ok(h.w.server, "CONFIG SET maxmemory 1");
-    assert_int_equal(hf_permits_try(h.w.permits, &other), HF_EOOM);
-    uint64_t renewals = world_stats(h.w.client).renewals;
-    while (world_stats(h.w.client).renewals < renewals + 4 * 3) { /* four of each */
+    cmd_ok(h->w.server, "CONFIG SET maxmemory 1");
+    assert_int_equal(hf_permits_try(h->w.permits, &other), HF_EOOM);
+    uint64_t renewals = world_stats(h->w.client).renewals;
+    while (world_stats(h->w.client).renewals < renewals + 4 * 3) { /* four of each */
         (void)wait_a_moment();
-        assert_locks_held(&h);
-        assert_true(hf_permits_remaining_ms(h.w.permits, &h.id) > 0);
+        assert_locks_held(h);
+        assert_true(hf_permits_remaining_ms(h->w.permits, &h->id) > 0);
     }
-    assert_int_equal(world_stats(h.w.client).renew_failures, 0);
-    assert_int_equal(hf_permits_extend(h.w.permits, &h.id, LONG_MS), HF_OK);
-    assert_true(hf_permits_remaining_ms(h.w.permits, &h.id) > LONG_MS / 2);
-    assert_int_equal(hf_permits_release(h.w.permits, &h.id), HF_OK);
-    cmd_ok(h.w.server, "CONFIG SET maxmemory 0");
-    pool_assert_counts(h.w.permits, 2, 2, 0);
-    let_go(&h);
+    assert_int_equal(world_stats(h->w.client).renew_failures, 0);
+    assert_int_equal(hf_permits_extend(h->w.permits, &h->id, LONG_MS), HF_OK);
+    assert_true(hf_permits_remaining_ms(h->w.permits, &h->id) > LONG_MS / 2);
+    assert_int_equal(hf_permits_release(h->w.permits, &h->id), HF_OK);
+    cmd_ok(h->w.server, "CONFIG SET maxmemory 0");
+    pool_assert_counts(h->w.permits, 2, 2, 0);
 }
 
 /* The script of the permits is refused, from now on: they are lost in the end, and nothing else
  * is. */
-CASE(one_script_that_is_refused_costs_no_other_hold) {
-    struct holder h;
+CASE_IN(one_script_that_is_refused_costs_no_other_hold, struct holder, h, hold_all, let_go) {
     struct pool_events events = {0};
-    hold_all(&h);
-    assert_int_equal(hf_permits_on_lost(h.w.permits, pool_on_event, &events), HF_OK);
-    cmd_ok(h.w.server, "ACL SETUSER default -zscore");
+    assert_int_equal(hf_permits_on_lost(h->w.permits, pool_on_event, &events), HF_OK);
+    cmd_ok(h->w.server, "ACL SETUSER default -zscore");
     assert_true(world_wait_atomic(&events.losses, 1, HANG_MS));
     for (int64_t end_ms = now_ms() + WATCHDOG_MS; now_ms() < end_ms; wait_a_moment())
-        assert_locks_held(&h);
-    cmd_ok(h.w.server, "ACL SETUSER default +zscore");
-    assert_true(world_stats(h.w.client).renew_failures >= 1);
-    assert_int_equal(world_stats(h.w.client).losses, 1);
-    let_go(&h);
+        assert_locks_held(h);
+    cmd_ok(h->w.server, "ACL SETUSER default +zscore");
+    assert_true(world_stats(h->w.client).renew_failures >= 1);
+    assert_int_equal(world_stats(h->w.client).losses, 1);
 }
 
 /* ---- Too late ---- */
@@ -143,14 +134,12 @@ static const char *long_name(void) {
 static int acquire_and_release_without_memory(struct world *w, long from) {
     struct memory memory = {0};
     hf_options options = world_options();
-    hf_client *client;
-    hf_permits *permits;
     hf_permit_id ids[5];
     hf_permits_options all = pool_options(5, 0, HF_WATCHDOG);
     int64_t taken = -1;
     options.allocator = memory_allocator(&memory);
-    assert_int_equal(hf_open(server_url(w->server), &options, &client), HF_OK);
-    assert_int_equal(hf_permits_new_bytes(client, long_name(), LONG_NAME_LEN, &permits), HF_OK);
+    hf_client *client = made(hf_open, server_url(w->server), &options);
+    hf_permits *permits = made(hf_permits_new_bytes, client, long_name(), LONG_NAME_LEN);
     assert_int_equal(hf_permits_set(permits, 5), HF_OK);
     atomic_store(&memory.fail_from, atomic_load(&memory.calls) + from);
     int err = hf_permits_acquire_with(permits, &all, ids);
@@ -179,18 +168,16 @@ POOL_CASE(U65_an_acquire_that_runs_out_of_memory, 1) {
 /* A permit that is given back is not renewed any more, also if there is no memory to say so to the
  * server now. */
 CASE(U65_a_release_without_memory) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct memory memory = {0};
     hf_options options = pool_short_watchdog();
-    hf_client *client;
-    hf_permits *permits;
     hf_permit_id id;
     hf_op *op = NULL;
     int64_t taken = -1;
     pool_begin(&w, NULL, 1);
     options.allocator = memory_allocator(&memory);
-    assert_int_equal(hf_open(server_url(w.server), &options, &client), HF_OK);
-    assert_int_equal(hf_permits_new_bytes(client, long_name(), LONG_NAME_LEN, &permits), HF_OK);
+    hf_client *client = made(hf_open, server_url(w.server), &options);
+    hf_permits *permits = made(hf_permits_new_bytes, client, long_name(), LONG_NAME_LEN);
     assert_int_equal(hf_permits_set(permits, 1), HF_OK);
     assert_int_equal(hf_permits_acquire(permits, &id), HF_OK);
     atomic_store(&memory.fail_from, atomic_load(&memory.calls) + 2); /* enough for an operation */
@@ -204,7 +191,6 @@ CASE(U65_a_release_without_memory) {
     hf_permits_free(permits);
     assert_int_equal(hf_close(client), HF_OK);
     assert_int_equal(atomic_load(&memory.live), 0);
-    world_end(&w);
 }
 
 /* ---- A descriptor for losses, and the name ---- */
@@ -215,7 +201,7 @@ static bool is_readable(int fd, int limit_ms) {
 }
 
 CASE(a_lost_permit_makes_its_descriptor_readable) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_permit_id id;
     hf_options options = pool_short_watchdog();
     pool_begin(&w, &options, 2);
@@ -233,17 +219,15 @@ CASE(a_lost_permit_makes_its_descriptor_readable) {
     assert_int_equal(count, 1);
     assert_false(is_readable(rival_fd, 0)); /* that one held nothing */
     assert_int_equal(hf_permits_lost_fd(NULL), HF_EINVAL);
-    world_end(&w);
 }
 
 POOL_CASE(handles_know_their_names, 1) {
     hf_sem *sem;
-    hf_latch *latch;
     hf_permits *permits;
     size_t len;
     assert_string_equal(hf_permits_name(w->permits, NULL), POOL_NAME);
     assert_int_equal(hf_sem_new(w->client, "sem", &sem), HF_OK);
-    assert_int_equal(hf_latch_new_bytes(w->client, "a\0b", 3, &latch), HF_OK);
+    hf_latch *latch = made(hf_latch_new_bytes, w->client, "a\0b", 3);
     assert_int_equal(hf_permits_new(w->client, "permits", &permits), HF_OK);
     assert_string_equal(hf_sem_name(sem, &len), "sem");
     assert_int_equal(len, 3);

@@ -3,10 +3,9 @@
  * that each of its calls keeps are in test_semaphore_calls.c, faults of the network in
  * test_semaphore_faults.c.
  *
- * The number on the server is looked at directly, whichever engine's server it is (support/either.h). Waits that are to end are waits for ever, with
- * the test's own limit.
+ * The number on the server is looked at directly, whichever engine's server it is
+ * (support/either.h). Waits that are to end are waits for ever, with the test's own limit.
  */
-#include "support/case.h"
 #include "support/crowd.h"
 #include "sync/objects.h"
 
@@ -27,7 +26,7 @@ OBJECTS_CASE(C144_set_once) {
 }
 
 CASE(C144_set_with_a_ttl) {
-    struct world w;
+    OWN(world_end) struct world w;
     bool was_set = false;
     server_redis_only(world_server(), "nodes with a TTL are off in ZooKeeper's servers");
     objects_begin(&w, NULL);
@@ -40,7 +39,6 @@ CASE(C144_set_with_a_ttl) {
     assert_true(WAIT_FOR(!key_exists(w.server, SEM_NAME), HANG_MS));
     assert_true(now_ms() - start_ms >= 500);
     object_assert_available(w.sem, 0);
-    world_end(&w);
 }
 
 OBJECTS_CASE(C145_add_permits) {
@@ -109,7 +107,7 @@ OBJECTS_CASE(C153_U52_release_if_exists) {
 }
 
 CASE(U51_the_ttl_stays) {
-    struct world w;
+    OWN(world_end) struct world w;
     int64_t permits = 0;
     server_redis_only(world_server(), "nodes with a TTL are off in ZooKeeper's servers");
     objects_begin(&w, NULL);
@@ -121,7 +119,6 @@ CASE(U51_the_ttl_stays) {
     assert_int_equal(hf_sem_acquire(w.sem, 2), HF_OK);
     long long left_ms = pttl(w.server, SEM_NAME);
     assert_true(left_ms > 60000 - HANG_MS && left_ms <= 60000);
-    world_end(&w);
 }
 
 /* ---- Waiting ---- */
@@ -235,7 +232,7 @@ struct worker {
 
 static void *work(void *arg) {
     const struct worker *worker = arg;
-    hf_sem *sem = object_sem(worker->client);
+    own_sem *sem = object_sem(worker->client);
     for (int i = 0; i < worker->rounds; i++) {
         if (!crowd_expect(worker->crowd, hf_sem_acquire(sem, worker->permits) == HF_OK))
             continue;
@@ -244,14 +241,13 @@ static void *work(void *arg) {
         atomic_store_explicit(worker->counter, seen + 1, memory_order_relaxed);
         crowd_expect(worker->crowd, hf_sem_release(sem, worker->permits) == HF_OK);
     }
-    hf_sem_free(sem);
     return NULL;
 }
 
 /* `permits` of all there are, so that only one can be inside. */
 static void run_crowd(int clients, int threads_each, int rounds, int64_t permits, bool one_or_all) {
+    OWN(world_end) struct world w;
     enum { MOST = 64 };
-    struct world w;
     hf_client *client[MOST];
     struct worker workers[MOST];
     struct crowd crowd = {0};
@@ -273,7 +269,6 @@ static void run_crowd(int clients, int threads_each, int rounds, int64_t permits
     if (!one_or_all)
         assert_int_equal(counter, n * rounds);
     assert_int_equal(object_number(SEM_NAME), permits);
-    world_end(&w);
 }
 
 CASE(C154_one_permit_is_a_mutex) {
@@ -297,7 +292,7 @@ struct taker {
 static void *meet(void *arg) {
     const struct taker *taker = arg;
     struct crowd *crowd = taker->crowd;
-    hf_sem *sem = object_sem(taker->client);
+    own_sem *sem = object_sem(taker->client);
     int64_t permits = -1;
     crowd_expect(crowd, hf_sem_acquire(sem, 1) == HF_OK);
     crowd_expect(crowd, barrier_wait(taker->met, HANG_MS));
@@ -305,13 +300,12 @@ static void *meet(void *arg) {
     crowd_expect(crowd, hf_sem_try(sem, 1) == HF_EBUSY);
     crowd_expect(crowd, barrier_wait(taker->left, HANG_MS));
     crowd_expect(crowd, hf_sem_release(sem, 1) == HF_OK);
-    hf_sem_free(sem);
     return NULL;
 }
 
 CASE(C330_ten_permits_meet_at_a_barrier) {
+    OWN(world_end) struct world w;
     enum { PERMITS = 10, TAKERS = 30 };
-    struct world w;
     struct taker taker[TAKERS];
     struct crowd crowd = {0};
     struct barrier *met = barrier_new(PERMITS), *left = barrier_new(PERMITS);
@@ -329,7 +323,6 @@ CASE(C330_ten_permits_meet_at_a_barrier) {
     assert_int_equal(object_number(SEM_NAME), PERMITS);
     barrier_free(met);
     barrier_free(left);
-    world_end(&w);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

@@ -3,10 +3,7 @@
  * scripts, names on the wire, and the asynchronous forms. What the calls are for is in
  * test_semaphore.c.
  */
-#include "support/case.h"
 #include "sync/objects.h"
-
-#include <stdio.h>
 
 /* ---- The rules of every call ---- */
 
@@ -35,39 +32,36 @@ static void silence_end(struct silence *silence, struct world *w) {
     }
 }
 
-CASE(arguments_are_checked) {
-    struct world w;
+OBJECTS_CASE(arguments_are_checked) {
     hf_sem *sem = NULL;
     hf_wait_options options = HF_WAIT_OPTIONS_INIT;
-    objects_begin(&w, NULL);
-    struct silence silence = silence_begin(&w);
+    struct silence silence = silence_begin(w);
     assert_int_equal(hf_sem_new_bytes(NULL, "x", 1, &sem), HF_EINVAL);
-    assert_int_equal(hf_sem_new_bytes(w.client, NULL, 1, &sem), HF_EINVAL);
-    assert_int_equal(hf_sem_new_bytes(w.client, "x", 0, &sem), HF_EINVAL);
-    assert_int_equal(hf_sem_new_bytes(w.client, "x", 1, NULL), HF_EINVAL);
+    assert_int_equal(hf_sem_new_bytes(w->client, NULL, 1, &sem), HF_EINVAL);
+    assert_int_equal(hf_sem_new_bytes(w->client, "x", 0, &sem), HF_EINVAL);
+    assert_int_equal(hf_sem_new_bytes(w->client, "x", 1, NULL), HF_EINVAL);
     assert_null(sem);
     assert_int_equal(hf_sem_acquire(NULL, 1), HF_EINVAL);
-    assert_int_equal(hf_sem_acquire(w.sem, -1), HF_EINVAL);
-    assert_int_equal(hf_sem_acquire(w.sem, HF_PERMITS_MAX + 1), HF_EINVAL);
-    assert_int_equal(hf_sem_acquire_for(w.sem, 1, -2), HF_EINVAL);
+    assert_int_equal(hf_sem_acquire(w->sem, -1), HF_EINVAL);
+    assert_int_equal(hf_sem_acquire(w->sem, HF_PERMITS_MAX + 1), HF_EINVAL);
+    assert_int_equal(hf_sem_acquire_for(w->sem, 1, -2), HF_EINVAL);
     options.size = 3;
-    assert_int_equal(hf_sem_acquire_with(w.sem, 1, &options), HF_EINVAL);
+    assert_int_equal(hf_sem_acquire_with(w->sem, 1, &options), HF_EINVAL);
     assert_int_equal(hf_sem_release(NULL, 1), HF_EINVAL);
-    assert_int_equal(hf_sem_release(w.sem, -1), HF_EINVAL);
-    assert_int_equal(hf_sem_release(w.sem, HF_PERMITS_MAX + 1), HF_EINVAL);
-    assert_int_equal(hf_sem_release_if_exists(w.sem, -1, NULL), HF_EINVAL);
-    assert_int_equal(hf_sem_try_set(w.sem, -1, 0, NULL), HF_EINVAL);
-    assert_int_equal(hf_sem_try_set(w.sem, 1, -1, NULL), HF_EINVAL);
-    assert_int_equal(hf_sem_try_set(w.sem, 1, HF_LEASE_MAX_MS + 1, NULL), HF_EINVAL);
-    assert_int_equal(hf_sem_add(w.sem, -HF_PERMITS_MAX - 1), HF_EINVAL);
-    assert_int_equal(hf_sem_add(w.sem, HF_PERMITS_MAX + 1), HF_EINVAL);
+    assert_int_equal(hf_sem_release(w->sem, -1), HF_EINVAL);
+    assert_int_equal(hf_sem_release(w->sem, HF_PERMITS_MAX + 1), HF_EINVAL);
+    assert_int_equal(hf_sem_release_if_exists(w->sem, -1, NULL), HF_EINVAL);
+    assert_int_equal(hf_sem_try_set(w->sem, -1, 0, NULL), HF_EINVAL);
+    assert_int_equal(hf_sem_try_set(w->sem, 1, -1, NULL), HF_EINVAL);
+    assert_int_equal(hf_sem_try_set(w->sem, 1, HF_LEASE_MAX_MS + 1, NULL), HF_EINVAL);
+    assert_int_equal(hf_sem_add(w->sem, -HF_PERMITS_MAX - 1), HF_EINVAL);
+    assert_int_equal(hf_sem_add(w->sem, HF_PERMITS_MAX + 1), HF_EINVAL);
     assert_int_equal(hf_sem_drain(NULL, NULL), HF_EINVAL);
     assert_int_equal(hf_sem_available(NULL, NULL), HF_EINVAL);
     assert_int_equal(hf_sem_delete(NULL, NULL), HF_EINVAL);
     hf_sem_free(NULL);
     assert_int_equal(hf_last_error()->code, HF_EINVAL);
-    silence_end(&silence, &w);
-    world_end(&w);
+    silence_end(&silence, w);
 }
 
 OBJECTS_CASE(of_no_permits_nothing_is_sent) {
@@ -108,7 +102,7 @@ static void every_call_refuses(hf_sem *sem, int expected) {
 }
 
 OBJECTS_CASE(U67_U68_other_keys_are_refused) {
-    hf_lock *lock = NULL;
+    own_lock *lock = NULL;
     if (!server_is_other(w->server)) {
         cmd_ok(w->server, "RPUSH " SEM_NAME " 1");
         every_call_refuses(w->sem, HF_EWRONGTYPE);
@@ -125,13 +119,12 @@ OBJECTS_CASE(U67_U68_other_keys_are_refused) {
     object_set_permits(w->sem, 1);
     assert_int_equal(hf_lock_try(lock), HF_EWRONGTYPE);
     object_assert_available(w->sem, 1);
-    hf_lock_free(lock);
 }
 
 /* Permits with leases are seen while any are taken, and as long as something of them is left. */
 CASE(U67_U68_permits_that_are_taken) {
-    struct world w;
-    hf_permits *permits = NULL;
+    OWN(world_end) struct world w;
+    own_permits *permits = NULL;
     hf_permit_id id;
     bool done;
     server_redis_only(world_server(), "their number and what is taken are two keys");
@@ -153,12 +146,11 @@ CASE(U67_U68_permits_that_are_taken) {
     assert_int_equal(hf_permits_delete(permits, &done), HF_OK);
     assert_true(done);
     object_set_permits(w.sem, 1);
-    hf_permits_free(permits);
-    world_end(&w);
 }
 
 /* Their permits would be in another slot, which a cluster does not allow to be looked at. */
 CASE(names_with_odd_braces) {
+    OWN(world_end) struct world w;
     static const struct {
         const char *name, *taken;
         bool seen;
@@ -166,19 +158,14 @@ CASE(names_with_odd_braces) {
                  {"{{a}", "{{a}:timeout", true},     {"a}b", "{a}b}:timeout", false},
                  {"a{}b", "a{}b:timeout", false},    {"a{b", "a{b:timeout", false},
                  {"a{}{b}", "a{}{b}:timeout", false}};
-    struct world w;
     server_redis_only(world_server(), "there are no slots");
     objects_begin(&w, NULL);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        hf_sem *sem;
-        assert_int_equal(hf_sem_new_bytes(w.client, names[i].name, strlen(names[i].name), &sem),
-                         HF_OK);
+        own_sem *sem = made(hf_sem_new_bytes, w.client, names[i].name, strlen(names[i].name));
         object_set_permits(sem, 1);
         cmd_ok(w.server, "ZADD %s 922337203685477 id", names[i].taken);
         assert_int_equal(hf_sem_try(sem, 1), names[i].seen ? HF_EWRONGTYPE : HF_OK);
-        hf_sem_free(sem);
     }
-    world_end(&w);
 }
 
 static int child_of_fork(void *arg) {
@@ -201,7 +188,7 @@ OBJECTS_CASE(a_forked_child_is_refused) {
 }
 
 CASE(U23_scripts_flushed_between_calls) {
-    struct world w;
+    OWN(world_end) struct world w;
     int64_t permits = 0;
     bool deleted = false;
     server_redis_only(world_server(), "there are no scripts");
@@ -220,7 +207,6 @@ CASE(U23_scripts_flushed_between_calls) {
         assert_int_equal(hf_sem_delete(w.sem, &deleted), HF_OK);
         assert_true(deleted);
     }
-    world_end(&w);
 }
 
 /* ---- The wire ---- */
@@ -301,9 +287,9 @@ OBJECTS_CASE(with_manual_dispatch) {
     atomic_int done = 0;
     hf_options options = world_options();
     options.flags = HF_MANUAL_DISPATCH;
-    hf_client *client = NULL;
+    own_client *client = NULL;
     assert_int_equal(hf_open(server_url(w->server), &options, &client), HF_OK);
-    hf_sem *sem = object_sem(client);
+    own_sem *sem = object_sem(client);
     for (int i = 0; i < WAITERS; i++)
         assert_int_equal(hf_sem_acquire_start(sem, 1, NULL, count_callback, &done, NULL), HF_OK);
     assert_int_equal(hf_dispatch(client, 100), 0);
@@ -313,8 +299,6 @@ OBJECTS_CASE(with_manual_dispatch) {
         assert_true(hf_dispatch(client, 100) >= 0);
     assert_int_equal(atomic_load(&done), WAITERS);
     assert_int_equal(object_number(SEM_NAME), 0);
-    hf_sem_free(sem);
-    assert_int_equal(hf_close(client), HF_OK);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

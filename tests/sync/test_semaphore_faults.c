@@ -8,7 +8,6 @@
  *
  * The faults that a lock, a semaphore, permits and a latch share are in test_faults.c.
  */
-#include "support/case.h"
 #include "sync/objects.h"
 
 static void begin_with(struct world *w, int64_t permits) {
@@ -65,8 +64,9 @@ SEM_CASE(a_question_is_asked_again, 10) {
 
 /* ---- Cancelled ---- */
 
-/* Cancels an acquire of three permits when it has reached the server, and its answer is held up. From then on nothing gets
- * through: half a second after it was sent, what makes up for it is sent without the answer. */
+/* Cancels an acquire of three permits when it has reached the server, and its answer is held up.
+ * From then on nothing gets through: half a second after it was sent, what makes up for it is sent
+ * without the answer. */
 static void cancel_unanswered(struct world *w, hf_cancel *cancel, bool taken) {
     struct world_caller waiter;
     proxy_blackhole(w->proxy, false, true);
@@ -82,7 +82,7 @@ static void cancel_unanswered(struct world *w, hf_cancel *cancel, bool taken) {
 
 /* The acquire has run and its answer is on the way: what it took comes back. */
 SEM_CASE(U22_cancelled_but_taken_is_given_back, 10) {
-    hf_cancel *cancel = NULL;
+    own_cancel *cancel = NULL;
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
     cancel_unanswered(w, cancel, true);
     assert_int_equal(object_number(SEM_NAME), 7);
@@ -92,19 +92,18 @@ SEM_CASE(U22_cancelled_but_taken_is_given_back, 10) {
     hf_stats stats = world_stats(w->client);
     assert_int_equal(stats.cancelled, 1);
     assert_int_equal(stats.acquired, 0);
-    hf_cancel_free(cancel);
 }
 
 /* Nobody dispatches any more: close itself reads the answer, and gives back what was taken. */
 CASE(U22_cancelled_and_closed_with_manual_dispatch) {
-    struct world w;
+    OWN(world_end) struct world w;
     hf_client *client = NULL;
     hf_op *op = NULL;
     hf_options options = world_options();
     options.flags = HF_MANUAL_DISPATCH;
     begin_with(&w, 10);
     assert_int_equal(hf_open(proxy_url(w.proxy), &options, &client), HF_OK);
-    hf_sem *sem = object_sem(client);
+    own_sem *sem = object_sem(client);
     assert_int_equal(hf_ping_start(client, NULL, NULL, &op), HF_OK);
     while (hf_op_wait(op, 0, NULL) == HF_EPENDING)
         assert_true(hf_dispatch(client, 10) >= 0); /* now there is a connection */
@@ -118,13 +117,11 @@ CASE(U22_cancelled_and_closed_with_manual_dispatch) {
     proxy_heal(w.proxy); /* only now the answer comes */
     assert_int_equal(hf_close(client), HF_OK);
     assert_int_equal(object_number(SEM_NAME), 10);
-    hf_sem_free(sem);
-    world_end(&w);
 }
 
 /* The answer says that there were too few: nothing is given back, and if it came in time nothing is asked for. */
 SEM_CASE(U22_cancelled_and_not_taken_gives_nothing_back, 1) {
-    hf_cancel *cancel = NULL;
+    own_cancel *cancel = NULL;
     assert_int_equal(hf_cancel_new(&cancel), HF_OK);
     int64_t start_ms = now_ms();
     cancel_unanswered(w, cancel, false);
@@ -136,7 +133,6 @@ SEM_CASE(U22_cancelled_and_not_taken_gives_nothing_back, 1) {
     assert_int_equal(object_number(SEM_NAME), 1);
     w->sem = NULL;
     w->client = NULL;
-    hf_cancel_free(cancel);
 }
 
 struct busy_keeper {
@@ -164,13 +160,12 @@ static void *try_seven(void *arg) {
     return (void *)(intptr_t)hf_sem_try(w->sem, 7);
 }
 
-/* The connection has ended, and nobody has noticed, since all who waited for its answers have gone: what must not be sent twice
- * is not lost in it. */
+/* The connection has ended, and nobody has noticed, since all who waited for its answers have gone:
+ * what must not be sent twice is not lost in it. */
 CASE(not_sent_into_a_connection_that_has_ended) {
-    struct world w;
+    OWN(world_end) struct world w;
     struct busy_keeper keeper = {false};
-    hf_cancel *cancel = NULL;
-    pthread_t thread;
+    own_cancel *cancel = NULL;
     void *result = NULL;
     hf_options options = world_options();
     options.log = keep_the_keeper;
@@ -184,15 +179,13 @@ CASE(not_sent_into_a_connection_that_has_ended) {
     proxy_heal(w.proxy);
     assert_true(wait_until(is_busy, &keeper, HANG_MS));
     size_t sent = proxy_seen(w.proxy, SEM_ACQUIRE);
-    assert_int_equal(pthread_create(&thread, NULL, try_seven, &w), 0);
+    pthread_t thread = started(try_seven, &w);
     assert_true(HOLDS_FOR(proxy_seen(w.proxy, SEM_ACQUIRE) == sent, 100));
     atomic_store(&keeper.go_on, true);
     assert_int_equal(pthread_join(thread, &result), 0);
     assert_int_equal((intptr_t)result, HF_OK);
     assert_int_equal(world_stats(w.client).in_doubt, 1);   /* the one that was cancelled */
     assert_true(object_wait_number(SEM_NAME, 3, HANG_MS)); /* and is undone */
-    hf_cancel_free(cancel);
-    world_end(&w);
 }
 
 /* ---- Closed ---- */
@@ -205,14 +198,13 @@ static void *close_client(void *arg) {
 /* A wait ends, and what it may just have taken comes back before close returns. */
 SEM_CASE(closed_while_it_waits, 10) {
     struct world_caller asleep, taking;
-    pthread_t closer;
     void *closed = NULL;
     world_call_sem(&asleep, w->sem, 20, HF_FOREVER, NULL);
     assert_true(object_wait_asleep(w, SEM_ACQUIRE, 2, HANG_MS));
     proxy_blackhole(w->proxy, false, true);
     world_call_sem(&taking, w->sem, 3, HF_FOREVER, NULL);
     assert_true(object_wait_number(SEM_NAME, 7, HANG_MS));
-    assert_int_equal(pthread_create(&closer, NULL, close_client, w), 0);
+    pthread_t closer = started(close_client, w);
     assert_int_equal(world_join(&asleep), HF_ECLOSED);
     assert_int_equal(world_join(&taking), HF_ECLOSED);
     proxy_heal(w->proxy);
@@ -232,10 +224,9 @@ static void *release_three(void *arg) {
 /* A release that is on its way when the client is closed may or may not have been done, and says
  * so. */
 SEM_CASE(closed_while_it_gives_back_is_unknown, 10) {
-    pthread_t releaser;
     void *released = NULL;
     proxy_blackhole(w->proxy, false, true);
-    assert_int_equal(pthread_create(&releaser, NULL, release_three, w), 0);
+    pthread_t releaser = started(release_three, w);
     assert_true(object_wait_number(SEM_NAME, 13, HANG_MS));
     assert_int_equal(hf_close(w->client), HF_OK);
     assert_int_equal(pthread_join(releaser, &released), 0);
@@ -251,14 +242,14 @@ SEM_CASE(closed_while_it_gives_back_is_unknown, 10) {
  * elsewhere: all of that is news at once when it dispatches, and what was released between is not
  * waited for. */
 CASE(a_reconnect_between_two_dispatches) {
-    struct world w;
-    hf_client *client = NULL;
+    OWN(world_end) struct world w;
+    own_client *client = NULL;
     hf_op *op = NULL;
     hf_options options = world_options();
     options.flags = HF_MANUAL_DISPATCH;
     begin_with(&w, 0);
     assert_int_equal(hf_open(proxy_url(w.proxy), &options, &client), HF_OK);
-    hf_sem *sem = object_sem(client);
+    own_sem *sem = object_sem(client);
     assert_int_equal(hf_sem_acquire_start(sem, 1, NULL, NULL, NULL, &op), HF_OK);
     while (proxy_seen(w.proxy, SEM_ACQUIRE) < 2) /* the second comes when it is heard */
         assert_true(hf_dispatch(client, 10) >= 0);
@@ -277,9 +268,6 @@ CASE(a_reconnect_between_two_dispatches) {
     assert_true(now_ms() - start_ms <
                 5000); /* it did not have to wait for the next poll, in 10 s */
     assert_int_equal(object_number(SEM_NAME), 0);
-    hf_sem_free(sem);
-    assert_int_equal(hf_close(client), HF_OK);
-    world_end(&w);
 }
 
 /* A server that refuses has done nothing: what it refuses for a while is tried again, the rest is
@@ -328,14 +316,13 @@ static int take_and_wait(void *arg) {
 /* Nobody's in particular: what a dead process took stays taken. Permits with leases are for
  * that. */
 CASE(permits_of_a_dead_process_stay_taken) {
-    struct world w;
+    OWN(world_end) struct world w;
     pid_t child = run_child(take_and_wait, NULL); /* before there are threads */
     begin_with(&w, 10);
     assert_true(object_wait_number(SEM_NAME, 7, HANG_MS));
     kill_child(child);
     assert_int_equal(hf_sem_try(w.sem, 8), HF_EBUSY);
     assert_int_equal(hf_sem_try(w.sem, 7), HF_OK);
-    world_end(&w);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

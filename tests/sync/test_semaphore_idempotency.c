@@ -6,7 +6,6 @@
  * it waits for that. Each test that gives up has its acquire run at the server first, and then loses
  * the answer together with the connection.
  */
-#include "support/case.h"
 #include "sync/objects.h"
 
 #define TTL_MS 60000
@@ -51,11 +50,10 @@ static void let_settle(struct world *w) {
 }
 
 static void delete_idempotency_keys(struct world *w) {
-    redisReply *keys = cmd(w->server, "KEYS " SEM_IDEMPOTENCY_KEYS "*");
+    own_reply *keys = cmd(w->server, "KEYS " SEM_IDEMPOTENCY_KEYS "*");
     assert_int_equal(keys->elements, 1);
     for (size_t i = 0; i < keys->elements; i++)
         assert_int_equal(cmd_int(w->server, "DEL %s", keys->element[i]->str), 1);
-    freeReplyObject(keys);
 }
 
 /* ---- Given up ---- */
@@ -72,10 +70,8 @@ SEM_CASE(U22_cancelled_and_then_cut_is_given_back, 10) {
 
 static bool somebody_listens(void *unused) {
     (void)unused;
-    redisReply *reply = cmd(world_server(), "PUBSUB NUMSUB redisson_sc:{" SEM_NAME "}");
-    bool listens = reply->elements == 2 && reply->element[1]->integer > 0;
-    freeReplyObject(reply);
-    return listens;
+    own_reply *reply = cmd(world_server(), "PUBSUB NUMSUB redisson_sc:{" SEM_NAME "}");
+    return reply->elements == 2 && reply->element[1]->integer > 0;
 }
 
 /* Waiters for permits are notified of them. */
@@ -158,9 +154,9 @@ SEM_CASE(taken_permits_stay_taken_after_a_delete, 10) {
 
 /* More at a time than there are places for idempotency keys that are used again and again. */
 CASE(many_at_once_take_once_each) {
+    OWN(world_end) struct world w;
     enum { MANY = 100 };
     hf_op *ops[MANY];
-    struct world w;
     begin_with(&w, 3 * MANY);
     proxy_blackhole(w.proxy, false, true);
     for (int i = 0; i < MANY; i++)
@@ -171,7 +167,6 @@ CASE(many_at_once_take_once_each) {
     for (int i = 0; i < MANY; i++)
         assert_int_equal(world_wait_op(HF_OK, ops[i], NULL), HF_OK);
     assert_int_equal(object_number(SEM_NAME), MANY);
-    world_end(&w);
 }
 
 /* The keys do not get more with the number of acquires, and they expire. */
@@ -188,7 +183,7 @@ SEM_CASE(idempotency_keys_do_not_pile_up, 1000) {
 /* ---- Without an idempotency key ---- */
 
 OBJECTS_CASE(without_a_place_it_is_unknown) {
-    hf_sem *odd = NULL;
+    own_sem *odd = NULL;
     assert_int_equal(hf_sem_new_bytes(w->client, ODD_NAME, strlen(ODD_NAME), &odd), HF_OK);
     assert_int_equal(hf_sem_try_set(odd, 10, 0, NULL), HF_OK);
     assert_int_equal(hf_sem_acquire(odd, 1), HF_OK);
@@ -196,7 +191,6 @@ OBJECTS_CASE(without_a_place_it_is_unknown) {
     assert_int_equal(hf_sem_acquire(odd, 3), HF_EINDOUBT);
     assert_int_equal(object_number(ODD_NAME), 6);
     assert_int_equal(cmd_int(w->server, "DBSIZE"), 1);
-    hf_sem_free(odd);
 }
 
 /* Cancelled while it is under way; the answer comes. */

@@ -5,8 +5,6 @@
  * The chance in a sleep is an argument, so every value it can have is looked at. No server, no time
  * passes.
  */
-#include <stddef.h>
-#include <stdint.h>
 
 #include "base/backoff.h"
 #include "base/jitter.h"

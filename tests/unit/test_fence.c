@@ -5,12 +5,8 @@
 #include "support/case.h"
 #include "support/crowd.h"
 
-#include <stddef.h>
-#include <stdint.h>
-
 #include <holdfast/holdfast.h>
 #include <pthread.h>
-#include <string.h>
 
 CASE(fence_refuses_late_tokens) {
     static const struct {

@@ -3,6 +3,7 @@
  * too old, twice or nonsense, and which circles are deadlocks.
  */
 #include "support/case.h"
+#include "support/wait.h"
 #include "unit/findings.h"
 
 CASE(both_halves_are_one) {
@@ -95,7 +96,7 @@ CASE(names_without_end_are_left_out) {
     enum { NAMES = 70000 };
     static const char one[] = "{\"name\":\"a\"},";
     size_t one_len = sizeof one - 1, head_len;
-    char *text = malloc(200 + NAMES * one_len);
+    own_text *text = malloc(200 + NAMES * one_len);
     assert_non_null(text);
     head_len = (size_t)sprintf(text, "{\"v\":1,\"id\":\"" A "\",\"names\":[");
     for (size_t i = 0; i < NAMES; i++)
@@ -111,7 +112,32 @@ CASE(names_without_end_are_left_out) {
     assert_int_equal(fleet->clients[1]->names_len, 0);
     assert_true(fleet->clients[1]->names_left_out > 0);
     hfi_fleet_free(fleet);
-    free(text);
+}
+
+/* Each client says how long it has held, and at its own moment: of two that began together now one is older, now the
+ * other. Their order stays. */
+CASE(holders_that_began_together_keep_their_order) {
+    static const int ages_ms[][3] = {{5000, 5030, 9000}, {5030, 5000, 9000}, {5000, 5000, 5101}};
+    for (size_t k = 0; k < sizeof ages_ms / sizeof *ages_ms; k++) {
+        static const char *const clients[] = {A, B, C};
+        struct hfi_findings *findings = begin(1000);
+        for (int i = 0; i < 3; i++) {
+            char text[512];
+            snprintf(
+                text, sizeof text,
+                "{\"v\":1,\"id\":\"%s\",\"name\":\"holdfast:%s:host:12:prog\",\"waits\":[],\"holds\":"
+                "[{\"name\":\"x\",\"kind\":\"read\",\"owner\":\"%s:1\",\"for_ms\":%d,\"count\":1}]}",
+                clients[i], clients[i], clients[i], ages_ms[k][i]);
+            answered(findings, text);
+        }
+        hf_fleet *fleet = join(findings);
+        const hf_fleet_lock *lock = fleet->locks[0];
+        assert_int_equal(lock->holders_len, 3);
+        assert_string_equal(lock->holders[0]->owner, C ":1");
+        assert_string_equal(lock->holders[1]->owner, A ":1");
+        assert_string_equal(lock->holders[2]->owner, B ":1");
+        hfi_fleet_free(fleet);
+    }
 }
 
 /* What the server does not have is marked; what it has twice is one. */

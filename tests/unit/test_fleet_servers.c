@@ -1,6 +1,6 @@
 /*
- * What servers have found, and what that comes to beside the clients' claims (fleet/survey.h), without servers: permits, groups,
- * several servers of a quorum, and what was not looked at.
+ * What servers have found, and what that comes to beside the clients' claims (fleet/survey.h),
+ * without servers: permits, groups, several servers of a quorum, and what was not looked at.
  */
 #include "support/case.h"
 #include "unit/findings.h"

@@ -2,13 +2,9 @@
  * The fields of a group's values: the vectors that Redisson 4.7 was seen to write. That every length
  * up to 100 comes out as in Java is shown by the interop tests. No server.
  */
-#include <stddef.h>
-#include <stdint.h>
 
 #include "redis/wire/highwayhash.h"
 #include "support/case.h"
-
-#include <string.h>
 
 static const struct {
     const char *value, *field;

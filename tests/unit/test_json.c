@@ -6,10 +6,6 @@
 #include "base/json.h"
 #include "support/case.h"
 
-#include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-
 static const struct hfi_mem plain;
 
 CASE(written_values_can_be_read) {

@@ -11,17 +11,12 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -291,8 +286,7 @@ CASE(numbers_need_no_server) {
     size_t count = 0;
     static const char *const hosts[] = {"127.0.0.1", "::1", "2001:db8::7"};
     for (size_t i = 0; i < sizeof hosts / sizeof hosts[0]; i++) {
-        char target[64];
-        snprintf(target, sizeof target, "%s 7000", hosts[i]);
+        own_text *target = text_of("%s 7000", hosts[i]);
         assert_int_equal(hfi_resolve_host(target, HFI_NEVER, resolved, 4, &count, NULL), HF_OK);
         assert_int_equal(count, 1);
         assert_true(hfi_addr_numeric(hosts[i], 7000, &direct));

@@ -1,6 +1,6 @@
 /*
- * Per-name statistics (core/observe/name_stats.h), without a client: one per name, no more than there may be, and room is made only by who is not
- * needed any more.
+ * Per-name statistics (core/observe/name_stats.h), without a client: one per name, no more than
+ * there may be, and room is made only by who is not needed any more.
  */
 #include "core/observe/name_stats.h"
 
@@ -8,10 +8,7 @@
 #include "support/case.h"
 #include "support/crowd.h"
 #include "support/memory.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "support/wait.h"
 
 static const struct hfi_mem plain_mem;
 
@@ -65,85 +62,76 @@ static struct found look_for(struct hfi_name_stats_table *stats_table, const cha
     return found;
 }
 
-CASE(handles_on_one_name_share_statistics) {
-    struct hfi_name_stats_table stats_table;
+CASE_IN(handles_on_one_name_share_statistics, struct hfi_name_stats_table, stats_table, begin,
+        hfi_name_stats_table_clear, 8, 0) {
     struct hfi_name_stats_ref one = {.looked_up = false}, other = {.looked_up = false};
-    begin(&stats_table, 8, 0);
-    uint64_t begun = write_down(&stats_table, &one, "a");
-    assert_int_equal(write_down(&stats_table, &other, "a"), begun);
-    assert_int_equal(write_down(&stats_table, &one, "a"), begun);
-    assert_int_equal(look_for(&stats_table, "a").count, 3);
-    assert_int_equal(look_for(&stats_table, "a").all, 1);
+    uint64_t begun = write_down(stats_table, &one, "a");
+    assert_int_equal(write_down(stats_table, &other, "a"), begun);
+    assert_int_equal(write_down(stats_table, &one, "a"), begun);
+    assert_int_equal(look_for(stats_table, "a").count, 3);
+    assert_int_equal(look_for(stats_table, "a").all, 1);
     hfi_name_stats_ref_clear(&one);
     hfi_name_stats_ref_clear(&other);
-    assert_int_equal(write_once(&stats_table, "a"), begun); /* it outlives its handles */
-    hfi_name_stats_table_clear(&stats_table);
+    assert_int_equal(write_once(stats_table, "a"), begun); /* it outlives its handles */
 }
 
-CASE(names_in_use_make_no_room) {
-    struct hfi_name_stats_table stats_table;
+CASE_IN(names_in_use_make_no_room, struct hfi_name_stats_table, stats_table, begin,
+        hfi_name_stats_table_clear, 4, 0) {
     struct hfi_name_stats_ref slots[4] = {{.looked_up = false}}, late = {.looked_up = false};
     static const char *const names[] = {"a", "b", "c", "d"};
-    begin(&stats_table, 4, 0);
     for (int i = 0; i < 4; i++)
-        assert_int_not_equal(write_down(&stats_table, &slots[i], names[i]), 0);
-    assert_int_equal(write_down(&stats_table, &late, "late"), 0);
+        assert_int_not_equal(write_down(stats_table, &slots[i], names[i]), 0);
+    assert_int_equal(write_down(stats_table, &late, "late"), 0);
     struct hfi_name_stats *held =
-        hfi_name_stats_take(&stats_table, &slots[2], "c", 1); /* by a hold */
+        hfi_name_stats_take(stats_table, &slots[2], "c", 1); /* by a hold */
     hfi_name_stats_ref_clear(&slots[2]);
-    assert_int_equal(write_once(&stats_table, "late"), 0);
-    hfi_times_add(&hfi_name_stats_entries(&stats_table, held)->hold, NULL, 1);
+    assert_int_equal(write_once(stats_table, "late"), 0);
+    hfi_times_add(&hfi_name_stats_entries(stats_table, held)->hold, NULL, 1);
     hfi_name_stats_unref(held);
-    assert_int_not_equal(write_once(&stats_table, "late"), 0);
-    assert_int_equal(look_for(&stats_table, "c").count, 0);
-    assert_int_equal(look_for(&stats_table, "late").count, 1);
-    assert_int_equal(look_for(&stats_table, NULL).all, 4);
-    assert_int_equal(write_down(&stats_table, &late, "late"), 0); /* a handle looks once */
+    assert_int_not_equal(write_once(stats_table, "late"), 0);
+    assert_int_equal(look_for(stats_table, "c").count, 0);
+    assert_int_equal(look_for(stats_table, "late").count, 1);
+    assert_int_equal(look_for(stats_table, NULL).all, 4);
+    assert_int_equal(write_down(stats_table, &late, "late"), 0); /* a handle looks once */
     for (int i = 0; i < 4; i++)
         hfi_name_stats_ref_clear(&slots[i]);
-    hfi_name_stats_table_clear(&stats_table);
 }
 
-CASE(the_last_used_stays) {
-    struct hfi_name_stats_table stats_table;
-    begin(&stats_table, 2, 0);
-    uint64_t first = write_once(&stats_table, "a");
-    write_once(&stats_table, "b");
-    assert_int_equal(write_once(&stats_table, "a"), first);
-    write_once(&stats_table, "c");
-    assert_int_equal(look_for(&stats_table, "a").count, 2);
-    assert_int_equal(look_for(&stats_table, "b").count, 0);
-    uint64_t again = write_once(&stats_table, "b"); /* in place of a, and told to be new */
+CASE_IN(the_last_used_stays, struct hfi_name_stats_table, stats_table, begin,
+        hfi_name_stats_table_clear, 2, 0) {
+    uint64_t first = write_once(stats_table, "a");
+    write_once(stats_table, "b");
+    assert_int_equal(write_once(stats_table, "a"), first);
+    write_once(stats_table, "c");
+    assert_int_equal(look_for(stats_table, "a").count, 2);
+    assert_int_equal(look_for(stats_table, "b").count, 0);
+    uint64_t again = write_once(stats_table, "b"); /* in place of a, and told to be new */
     assert_true(again > first);
-    assert_true(write_once(&stats_table, "a") > again);
-    assert_int_equal(look_for(&stats_table, "a").count, 1);
-    hfi_name_stats_table_clear(&stats_table);
+    assert_true(write_once(stats_table, "a") > again);
+    assert_int_equal(look_for(stats_table, "a").count, 1);
 }
 
 /* Who reads metrics would have to keep a series for each name that there ever was. */
-CASE(recently_used_names_make_no_room) {
-    struct hfi_name_stats_table stats_table;
+CASE_IN(recently_used_names_make_no_room, struct hfi_name_stats_table, stats_table, begin,
+        hfi_name_stats_table_clear, 2, 3600000) {
     struct hfi_name_stats_ref empty = {.looked_up = false};
-    begin(&stats_table, 2, 3600000);
-    write_once(&stats_table, "a");
+    write_once(stats_table, "a");
     hfi_name_stats_unref(
-        hfi_name_stats_take(&stats_table, &empty, "tried", 5)); /* in vain: nothing is in it */
+        hfi_name_stats_take(stats_table, &empty, "tried", 5)); /* in vain: nothing is in it */
     hfi_name_stats_ref_clear(&empty);
-    assert_int_not_equal(write_once(&stats_table, "b"), 0);
+    assert_int_not_equal(write_once(stats_table, "b"), 0);
     for (int i = 0; i < 1000; i++) {
-        char name[16];
-        snprintf(name, sizeof name, "n%d", i);
-        assert_int_equal(write_once(&stats_table, name), 0);
+        own_text *name = text_of("n%d", i);
+        assert_int_equal(write_once(stats_table, name), 0);
     }
-    assert_int_equal(look_for(&stats_table, "a").count, 1);
-    assert_int_equal(look_for(&stats_table, "b").count, 1);
-    hfi_name_stats_table_clear(&stats_table);
+    assert_int_equal(look_for(stats_table, "a").count, 1);
+    assert_int_equal(look_for(stats_table, "b").count, 1);
 }
 
 CASE(some_names_have_none) {
     struct hfi_name_stats_table stats_table;
     struct hfi_name_stats_ref slot = {.looked_up = false};
-    char *name = malloc(HFI_NAME_STATS_NAME_MAX + 2);
+    own_text *name = malloc(HFI_NAME_STATS_NAME_MAX + 2);
     assert_non_null(name);
     memset(name, 'x', HFI_NAME_STATS_NAME_MAX + 1);
     name[HFI_NAME_STATS_NAME_MAX + 1] = '\0';
@@ -154,7 +142,6 @@ CASE(some_names_have_none) {
     assert_int_not_equal(write_once(&stats_table, name + 1), 0);
     hfi_name_stats_ref_clear(&slot); /* one in which nothing ever was */
     hfi_name_stats_table_clear(&stats_table);
-    free(name);
 }
 
 CASE(without_memory_there_is_none) {
@@ -190,8 +177,7 @@ static void *come_and_go(void *arg) {
     while (atomic_load(&table->go) == 0)
         continue;
     for (int i = 0; i < ROUNDS; i++) {
-        char name[8];
-        snprintf(name, sizeof name, "n%d", i % NAMES);
+        own_text *name = text_of("n%d", i % NAMES);
         write_once(&table->stats_table, name);
         crowd_expect(&table->crowd, write_down(&table->stats_table, &table->shared, "shared") != 0);
     }

@@ -7,10 +7,8 @@
 #include "support/wait.h"
 
 #include <fcntl.h>
-#include <stddef.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #define HIGH 1500 /* more than a fd_set has room for */
 

@@ -1,7 +1,7 @@
 /*
- * The reader of replies, beside hiredis': whatever comes, cut anywhere, both find the same messages. Ours may be stricter, and
- * refuse what hiredis reads; it never reads what hiredis refuses. And what a server may not do is refused without memory for
- * it.
+ * The reader of replies, beside hiredis': whatever comes, cut anywhere, both find the same
+ * messages. Ours may be stricter, and refuse what hiredis reads; it never reads what hiredis
+ * refuses. And what a server may not do is refused without memory for it.
  */
 #include "base/error.h"
 #include "net/resp/resp.h"
@@ -10,10 +10,6 @@
 #include "support/random.h"
 
 #include <hiredis/hiredis.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 /* Messages as text, so that two readers can be compared. */
 #define DESCRIBE(name, reply_type)                                                                 \

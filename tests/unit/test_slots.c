@@ -7,10 +7,6 @@
 
 #include <holdfast/holdfast.h>
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- Which slot ---- */
 
 /* As CLUSTER KEYSLOT of Redis 7.0 answers. */

@@ -11,14 +11,9 @@
 #include "support/wait.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 enum { LIMIT_MS = 30000 };
 
@@ -35,7 +30,7 @@ static void assert_pong(redisContext *context) {
 }
 
 CASE(server_answers_on_its_socket_and_port) {
-    struct server *s = server_start(&(struct server_options){.tcp = true});
+    own_server *s = server_start(&(struct server_options){.tcp = true});
     char url[256];
     snprintf(url, sizeof url, "unix://%s", server_socket(s));
     assert_string_equal(server_url(s), url);
@@ -43,22 +38,19 @@ CASE(server_answers_on_its_socket_and_port) {
     assert_string_equal(server_tcp_url(s), url);
     assert_pong(redisConnectUnix(server_socket(s)));
     assert_pong(redisConnect("127.0.0.1", server_port(s)));
-    server_free(s);
 }
 
 CASE(servers_do_not_share_anything) {
-    struct server *a = server_start(&(struct server_options){.tcp = true});
-    struct server *b = server_start(&(struct server_options){.tcp = true});
+    own_server *a = server_start(&(struct server_options){.tcp = true});
+    own_server *b = server_start(&(struct server_options){.tcp = true});
     cmd_ok(a, "SET k 1");
     assert_true(key_exists(a, "k"));
     assert_false(key_exists(b, "k"));
     assert_int_not_equal(server_port(a), server_port(b));
-    server_free(a);
-    server_free(b);
 }
 
 CASE(restart_without_aof_is_empty) {
-    struct server *s = server_start(NULL);
+    own_server *s = server_start(NULL);
     pid_t before = server_pid(s);
     cmd_ok(s, "SET k 1");
     server_restart(s);
@@ -70,12 +62,11 @@ CASE(restart_without_aof_is_empty) {
     server_stop(s);
     server_restart(s);
     assert_false(key_exists(s, "k"));
-    server_free(s);
 }
 
 CASE(restart_with_aof_keeps_data_and_address) {
-    struct server *s = server_start(&(struct server_options){.tcp = true, .aof = true});
-    char *socket_path = strdup(server_socket(s));
+    own_server *s = server_start(&(struct server_options){.tcp = true, .aof = true});
+    own_text *socket_path = strdup(server_socket(s));
     int port = server_port(s);
     cmd_ok(s, "SET k 1 PX 600000");
     server_restart(s);
@@ -84,12 +75,10 @@ CASE(restart_with_aof_keeps_data_and_address) {
     assert_string_equal(server_socket(s), socket_path);
     assert_int_equal(server_port(s), port);
     assert_pong(redisConnect("127.0.0.1", port));
-    free(socket_path);
-    server_free(s);
 }
 
 CASE(kill_and_stop_leave_no_process) {
-    struct server *s = server_start(NULL);
+    own_server *s = server_start(NULL);
     pid_t pid = server_pid(s);
     assert_true(process_alive(pid));
     server_kill(s);
@@ -102,11 +91,10 @@ CASE(kill_and_stop_leave_no_process) {
     server_freeze(s);
     server_stop(s); /* a frozen one ends as well */
     assert_false(process_alive(pid));
-    server_free(s);
 }
 
 CASE(frozen_server_answers_when_unfrozen) {
-    struct server *s = server_start(NULL);
+    own_server *s = server_start(NULL);
     redisContext *context = server_connect(s);
     redisSetTimeout(context, (struct timeval){.tv_usec = 200000});
     server_freeze(s);
@@ -114,11 +102,10 @@ CASE(frozen_server_answers_when_unfrozen) {
     redisFree(context);
     server_unfreeze(s);
     cmd_ok(s, "PING");
-    server_free(s);
 }
 
 CASE(password_is_needed_and_escaped_in_urls) {
-    struct server *s = server_start(&(struct server_options){.tcp = true, .password = "p@ss \"/:"});
+    own_server *s = server_start(&(struct server_options){.tcp = true, .password = "p@ss \"/:"});
     redisContext *stranger = redisConnectUnix(server_socket(s));
     redisReply *reply = redisCommand(stranger, "PING");
     assert_non_null(strstr(reply->str, "NOAUTH"));
@@ -127,30 +114,27 @@ CASE(password_is_needed_and_escaped_in_urls) {
     cmd_ok(s, "PING");
     assert_non_null(strstr(server_url(s), "unix://:p%40ss%20%22%2f%3a@/"));
     assert_non_null(strstr(server_tcp_url(s), "redis://:p%40ss%20%22%2f%3a@127.0.0.1:"));
-    server_free(s);
 }
 
 CASE(config_lines_reach_the_server) {
     const char *const lines[] = {"maxmemory 12345678", "maxmemory-policy noeviction", NULL};
-    struct server *s = server_start(&(struct server_options){.config = lines});
+    own_server *s = server_start(&(struct server_options){.config = lines});
     redisReply *reply = cmd(s, "CONFIG GET maxmemory");
     assert_string_equal(reply->element[1]->str, "12345678");
     freeReplyObject(reply);
     cmd_ok(s, "DEBUG SLEEP 0"); /* debug commands are allowed */
-    server_free(s);
 }
 
 static bool rewrite_is_done(void *arg) {
-    char *info = cmd_str(arg, "INFO persistence");
+    own_text *info = cmd_str(arg, "INFO persistence");
     bool done = strstr(info, "aof_rewrite_in_progress:0") != NULL &&
                 strstr(info, "aof_rewrite_scheduled:0") != NULL;
-    free(info);
     return done;
 }
 
 CASE(relaunched_server_can_be_seen_loading) {
     const char *const lines[] = {"key-load-delay 20000", "rdbcompression no", NULL};
-    struct server *s = server_start(&(struct server_options){.aof = true, .config = lines});
+    own_server *s = server_start(&(struct server_options){.aof = true, .config = lines});
     static char big[256 * 1024]; /* events are handled every 2 MB */
     memset(big, 'x', sizeof big);
     for (int i = 0; i < 50; i++)
@@ -171,13 +155,12 @@ CASE(relaunched_server_can_be_seen_loading) {
     assert_true(loading);
     server_wait_ready(s);
     assert_true(key_exists(s, "k49"));
-    server_free(s);
 }
 
 /* ---- Commands -------------------------------------------------------------------------------- */
 
 CASE(helpers_answer_by_type) {
-    struct server *s = server_start(NULL);
+    own_server *s = server_start(NULL);
     cmd_ok(s, "SET text %s", "with spaces");
     char *text = cmd_str(s, "GET text");
     assert_string_equal(text, "with spaces");
@@ -188,10 +171,8 @@ CASE(helpers_answer_by_type) {
     assert_int_equal(cmd_int(s, "INCR number"), 43);
     assert_int_equal(pttl(s, "number"), -1);
     assert_int_equal(pttl(s, "nothing"), -2);
-    redisReply *reply = cmd(s, "HGET text field");
+    own_reply *reply = cmd(s, "HGET text field");
     assert_int_equal(reply->type, REDIS_REPLY_ERROR);
-    freeReplyObject(reply);
-    server_free(s);
 }
 
 static int ask_wrongly(void *arg) {
@@ -200,15 +181,14 @@ static int ask_wrongly(void *arg) {
 }
 
 CASE(wrong_reply_aborts_the_program) {
-    struct server *s = server_start(NULL);
+    own_server *s = server_start(NULL);
     assert_true(expect_exit(run_child(ask_wrongly, s), 128 + SIGABRT, LIMIT_MS));
-    server_free(s);
 }
 
 CASE(helpers_connect_anew) {
-    struct server *s = server_start(NULL);
+    own_server *s = server_start(NULL);
     cmd_ok(s, "SET k 1");
-    redisContext *other = server_connect(s);
+    own_context *other = server_connect(s);
     freeReplyObject(redisCommand(other, "CLIENT KILL TYPE normal SKIPME yes"));
     assert_int_equal(cmd_int(s, "GET k"), 1);
 
@@ -218,8 +198,6 @@ CASE(helpers_connect_anew) {
     assert_null(cmd(s, "PING"));
     server_restart(s);
     cmd_ok(s, "PING");
-    redisFree(other);
-    server_free(s);
 }
 
 static int use_in_child(void *arg) {
@@ -231,14 +209,13 @@ static int use_in_child(void *arg) {
 }
 
 CASE(child_uses_a_connection_of_its_own) {
-    struct server *s = server_start(NULL);
+    own_server *s = server_start(NULL);
     cmd_ok(s, "PING");
     pid_t child = run_child(use_in_child, s);
     for (int i = 1; i <= 200; i++)
         assert_int_equal(cmd_int(s, "INCR parent"), i);
     assert_true(expect_exit(child, 0, LIMIT_MS));
     assert_int_equal(cmd_int(s, "GET child"), 200000);
-    server_free(s);
 }
 
 static bool no_clients(void *arg) {
@@ -246,7 +223,7 @@ static bool no_clients(void *arg) {
 }
 
 CASE(counts_leave_out_the_helpers) {
-    struct server *s = server_start(NULL);
+    own_server *s = server_start(NULL);
     for (int round = 0; round < 2; round++) {
         assert_int_equal(server_commands(s), 0);
         cmd_ok(s, "SET k 1");
@@ -267,16 +244,15 @@ CASE(counts_leave_out_the_helpers) {
         monitor_stop(m);
         server_restart(s);
     }
-    server_free(s);
 }
 
 /* ---- Monitors -------------------------------------------------------------------------------- */
 
 CASE(monitor_counts_exactly) {
-    struct server *s = server_start(NULL);
+    own_server *s = server_start(NULL);
     cmd_ok(s, "SET before 1");
-    struct monitor *m = monitor_start(s);
-    redisContext *other = server_connect(s);
+    own_monitor *m = monitor_start(s);
+    own_context *other = server_connect(s);
     enum { MANY = 300 };
     for (int i = 1; i <= MANY; i++) {
         freeReplyObject(redisCommand(other, "SET k%d v", i));
@@ -290,13 +266,8 @@ CASE(monitor_counts_exactly) {
     assert_int_equal(monitor_count(m, "\"SET\""), 0);
     cmd_ok(s, "EVAL %s 1 scripted", "return redis.call('incr', KEYS[1])");
     assert_int_equal(monitor_count(m, "lua] \"incr\" \"scripted\""), 1);
-    char *text = monitor_text(m);
+    own_text *text = monitor_text(m);
     assert_non_null(strstr(text, "\"EVAL\""));
-    free(text);
-
-    redisFree(other);
-    monitor_stop(m);
-    server_free(s);
 }
 
 static void *set_later(void *arg) {
@@ -306,8 +277,8 @@ static void *set_later(void *arg) {
 }
 
 CASE(monitor_waits_and_outlives_the_server) {
-    struct server *s = server_start(NULL);
-    struct monitor *m = monitor_start(s);
+    own_server *s = server_start(NULL);
+    own_monitor *m = monitor_start(s);
     assert_false(monitor_wait(m, "later", 1, 20));
     pthread_t thread;
     pthread_create(&thread, NULL, set_later, s);
@@ -317,8 +288,6 @@ CASE(monitor_waits_and_outlives_the_server) {
     assert_int_equal(monitor_count(m, "later"), 1);
     assert_false(
         monitor_wait(m, "later", 2, LIMIT_MS)); /* ends with the server, not with the limit */
-    monitor_stop(m);
-    server_free(s);
 }
 
 /* ---- Nothing is left behind ------------------------------------------------------------------ */
@@ -394,18 +363,16 @@ CASE(server_outlives_the_thread_that_started_it) {
     void *result;
     pthread_create(&thread, NULL, start_in_thread, NULL);
     pthread_join(thread, &result);
-    struct server *s = result;
+    own_server *s = result;
     struct legacy legacy = {.server = server_pid(s)};
     assert_false(wait_until(server_is_gone, &legacy, 200));
     cmd_ok(s, "PING");
-    server_free(s);
 }
 
 CASE(servers_are_not_our_children) {
-    struct server *s = server_start(NULL);
+    own_server *s = server_start(NULL);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
     assert_int_equal(errno, ECHILD);
-    server_free(s);
 }
 
 CASE(freed_server_leaves_nothing) {

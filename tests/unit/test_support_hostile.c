@@ -9,13 +9,9 @@
 
 #include <errno.h>
 #include <stdatomic.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 enum { LIMIT_MS = 30000 };
 

@@ -13,15 +13,9 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #define WIRE_CASE(name) CASE_AROUND(name, set_up, tear_down)
 
@@ -64,12 +58,10 @@ static redisContext *tcp_client(struct wire *wire) {
 }
 
 static long long ask_int(redisContext *c, const char *command) {
-    redisReply *reply = redisCommand(c, command);
+    own_reply *reply = redisCommand(c, command);
     assert_non_null(reply);
     assert_int_equal(reply->type, REDIS_REPLY_INTEGER);
-    long long number = reply->integer;
-    freeReplyObject(reply);
-    return number;
+    return reply->integer;
 }
 
 static long long next_int(redisContext *c) {
@@ -228,11 +220,10 @@ WIRE_CASE(muted_connection_still_reaches_the_server) {
 }
 
 static void run_script(redisContext *c, const char *body, size_t elements) {
-    redisReply *reply = redisCommand(c, "EVAL %s 0", body);
+    own_reply *reply = redisCommand(c, "EVAL %s 0", body);
     assert_non_null(reply);
     assert_int_equal(reply->type, REDIS_REPLY_ARRAY);
     assert_int_equal(reply->elements, elements);
-    freeReplyObject(reply);
 }
 
 /* A copy that came too late did nothing: its answer arrives, and the next copy's is lost. */
@@ -263,7 +254,7 @@ WIRE_CASE(too_late_is_not_the_one_to_lose) {
 /* Healed while the copy is on its way: nothing is lost then, and nothing after it. */
 WIRE_CASE(too_late_after_healing_arms_nothing) {
     struct wire *wire = *state;
-    redisContext *c = client(wire);
+    own_context *c = client(wire);
     proxy_drop_replies_after(wire->p, "EVAL");
     server_freeze(wire->s);
     redisAppendCommand(c, "EVAL %s 0", "return {-3, 0, 1700000000000}");
@@ -276,7 +267,6 @@ WIRE_CASE(too_late_after_healing_arms_nothing) {
     freeReplyObject(reply);
     run_script(c, "return {1, 0, 1700000000000}", 3);
     assert_int_equal(proxy_fired(wire->p), 0);
-    redisFree(c);
 }
 
 /* ---- Late copies ----------------------------------------------------------------------------- */
@@ -317,9 +307,8 @@ WIRE_CASE(held_request_takes_its_followers_along) {
     redisFree(c);
     assert_int_equal(cmd_int(wire->s, "LLEN list"), 1);
     assert_int_equal(proxy_release_held(wire->p), 2);
-    char *last = cmd_str(wire->s, "LINDEX list 2");
+    own_text *last = cmd_str(wire->s, "LINDEX list 2");
     assert_string_equal(last, "third");
-    free(last);
 }
 
 WIRE_CASE(held_request_does_not_outlive_the_server) {
@@ -367,7 +356,7 @@ WIRE_CASE(stalled_request_is_answered_after_release) {
 
 WIRE_CASE(forged_and_instead_answers_keep_their_place) {
     struct wire *wire = *state;
-    redisContext *c = client(wire);
+    own_context *c = client(wire);
     proxy_forge_reply(wire->p, "forged", ":99\r\n", 5);
     proxy_answer_instead(wire->p, "instead", "-LOADING later\r\n", 16);
     redisAppendCommand(c, "INCR n");
@@ -385,7 +374,6 @@ WIRE_CASE(forged_and_instead_answers_keep_their_place) {
     assert_false(key_exists(wire->s, "instead"));
     assert_int_equal(proxy_fired(wire->p), 2);
     assert_int_equal(ask_int(c, "INCR instead"), 1); /* once only */
-    redisFree(c);
 }
 
 /* ---- Black holes ----------------------------------------------------------------------------- */
@@ -536,7 +524,7 @@ static int try_tcp(struct wire *wire) {
 
 WIRE_CASE(refuses_new_connections_only) {
     struct wire *wire = *state;
-    redisContext *old = client(wire);
+    own_context *old = client(wire);
     for (int round = 0; round < 3; round++) {
         proxy_refuse(wire->p, true);
         assert_int_equal(try_unix(wire), ECONNREFUSED);
@@ -546,7 +534,6 @@ WIRE_CASE(refuses_new_connections_only) {
         assert_int_equal(try_unix(wire), 0);
         assert_int_equal(try_tcp(wire), 0);
     }
-    redisFree(old);
 }
 
 WIRE_CASE(cut_all_cuts_all_at_once) {
@@ -554,7 +541,7 @@ WIRE_CASE(cut_all_cuts_all_at_once) {
     redisContext *local = client(wire), *tcp = tcp_client(wire);
     assert_int_equal(ask_int(local, "INCR n"), 1);
     assert_int_equal(ask_int(tcp, "INCR n"), 2);
-    redisContext *unused = client(wire);
+    own_context *unused = client(wire);
     pid_t child =
         run_child(child_waits_for_ever, NULL); /* holds copies of the proxy's descriptors */
 
@@ -569,7 +556,6 @@ WIRE_CASE(cut_all_cuts_all_at_once) {
     kill_child(child);
     redisFree(local);
     redisFree(tcp);
-    redisFree(unused);
 }
 
 WIRE_CASE(cut_all_misses_no_connection) {
@@ -593,9 +579,8 @@ WIRE_CASE(waits_end_at_their_limit) {
     assert_int_equal(proxy_release_held(wire->p), 0);
     proxy_drop_replies_after(wire->p, "INCR");
     proxy_heal(wire->p); /* disarms it */
-    redisContext *c = client(wire);
+    own_context *c = client(wire);
     assert_int_equal(ask_int(c, "INCR n"), 1);
-    redisFree(c);
 }
 
 WIRE_CASE(password_is_in_the_urls) {
@@ -613,17 +598,16 @@ WIRE_CASE(password_is_in_the_urls) {
 static void assert_message(redisContext *c, const char *kind, const char *third) {
     void *any;
     assert_int_equal(redisGetReply(c, &any), REDIS_OK);
-    redisReply *reply = any;
+    own_reply *reply = any;
     assert_int_equal(reply->elements, 3);
     assert_string_equal(reply->element[0]->str, kind);
     if (third != NULL)
         assert_string_equal(reply->element[2]->str, third);
-    freeReplyObject(reply);
 }
 
 WIRE_CASE(messages_pass) {
     struct wire *wire = *state;
-    redisContext *c = client(wire);
+    own_context *c = client(wire);
     redisAppendCommand(c, "SUBSCRIBE one two");
     assert_message(c, "subscribe", NULL);
     assert_message(c, "subscribe", NULL);
@@ -637,14 +621,13 @@ WIRE_CASE(messages_pass) {
     proxy_drop_replies_after(wire->p, "four");
     assert_cut(c, "SUBSCRIBE four");
     assert_true(proxy_wait_fired(wire->p, 1, LIMIT_MS));
-    redisFree(c);
 }
 
 /* They pile up in the proxy, and not one is lost or changed, nor its place. */
 WIRE_CASE(a_flood_of_messages_passes_in_order) {
     struct wire *wire = *state;
     enum { MESSAGES = 20000 };
-    redisContext *c = client(wire);
+    own_context *c = client(wire);
     redisAppendCommand(c, "SUBSCRIBE one");
     assert_message(c, "subscribe", NULL);
     static const char publish[] =
@@ -655,16 +638,14 @@ WIRE_CASE(a_flood_of_messages_passes_in_order) {
             cmd_ok(wire->s, "EVAL %s 0 %d", publish, i);
     }
     for (int i = 0; i < MESSAGES; i++) {
-        char number[16];
-        snprintf(number, sizeof number, "%d", i);
+        own_text *number = text_of("%d", i);
         assert_message(c, "message", number);
     }
-    redisFree(c);
 }
 
 WIRE_CASE(subscription_can_be_stalled) {
     struct wire *wire = *state;
-    redisContext *c = client(wire);
+    own_context *c = client(wire);
     proxy_stall_request(wire->p, "\r\nSUBSCRIBE\r\n");
     redisAppendCommand(c, "SUBSCRIBE one");
     send_commands(c);
@@ -679,7 +660,6 @@ WIRE_CASE(subscription_can_be_stalled) {
     assert_int_equal(proxy_freeze_connections(wire->p, "SUBSCRIBE"), 1);
     assert_int_equal(cmd_int(wire->s, "PUBLISH one lost"), 1);
     assert_silent(c, "PING");
-    redisFree(c);
 }
 
 RUN_CASES(NULL, NULL)

@@ -8,8 +8,6 @@
 #include "support/shards.h"
 #include "support/wait.h"
 
-#include <string.h>
-
 static struct shards *shards;
 
 static int start(void **state) {

@@ -6,14 +6,9 @@
 #include "support/crowd.h"
 #include "support/wait.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { LIMIT_MS = 30000 };
 
@@ -122,11 +117,10 @@ CASE(barrier_joins_processes_and_threads) {
     barrier_free(meeting.barrier);
     shared_free(meeting.arrived, sizeof(atomic_int));
 
-    struct barrier *lonely = barrier_new(2);
+    own_barrier *lonely = barrier_new(2);
     int64_t start_ms = now_ms();
     assert_false(barrier_wait(lonely, 30));
     assert_true(now_ms() - start_ms >= 30);
-    barrier_free(lonely);
 }
 
 struct visitors {
@@ -180,8 +174,7 @@ CASE(temp_dirs_are_private_and_removed) {
     struct stat info;
     assert_int_equal(stat(a, &info), 0);
     assert_int_equal(info.st_mode & 0777, 0700);
-    char path[256];
-    snprintf(path, sizeof path, "%s/sub", a);
+    own_text *path = text_of("%s/sub", a);
     assert_int_equal(mkdir(path, 0700), 0);
     temp_dir_remove(a);
     assert_int_not_equal(access(a, F_OK), 0);

@@ -10,11 +10,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 enum { LIMIT_MS = 60000, CREATE = 1, EXISTS = 3 };
 

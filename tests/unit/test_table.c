@@ -9,10 +9,6 @@
 #include "support/case.h"
 #include "support/random.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define KEYS 400
 #define STEPS 20000
 

@@ -13,10 +13,7 @@
 #include "task/task.h"
 
 #include <poll.h>
-#include <stddef.h>
-#include <stdlib.h>
 #include <sys/eventfd.h>
-#include <unistd.h>
 
 /* ---- An executor with a thread ---- */
 
@@ -210,8 +207,8 @@ CASE(an_earlier_alarm_wakes_the_sleeper) {
 }
 
 CASE(alarms_ring_in_order_and_never_early) {
+    OWN(stop_runner) struct runner runner;
     enum { BELLS = 60 };
-    struct runner runner;
     struct bell bells[BELLS] = {{.due_ms = 0}};
     start_runner(&runner, false);
     for (size_t i = 0; i < BELLS; i++)
@@ -220,67 +217,59 @@ CASE(alarms_ring_in_order_and_never_early) {
         assert_true(wait_until(has_rung, &bells[i], HANG_MS));
         assert_true(atomic_load(&bells[i].rang_ms) >= bells[i].due_ms);
     }
-    stop_runner(&runner);
 }
 
 /* ---- Wake-ups ---- */
 
-CASE(a_wake_up_is_work_until_it_is_forgotten) {
-    struct hfi_exec exec;
-    hfi_exec_init(&exec);
-    assert_false(hfi_exec_has_work(&exec));
-    hfi_exec_wake(&exec);
-    assert_true(hfi_exec_has_work(&exec));
-    hfi_exec_sleep(&exec); /* returns at once */
+CASE_IN(a_wake_up_is_work_until_it_is_forgotten, struct hfi_exec, exec, hfi_exec_init,
+        hfi_exec_destroy) {
+    assert_false(hfi_exec_has_work(exec));
+    hfi_exec_wake(exec);
+    assert_true(hfi_exec_has_work(exec));
+    hfi_exec_sleep(exec); /* returns at once */
     int64_t at_ms;
-    assert_false(hfi_exec_poll_begin(&exec, -1, &at_ms));
-    assert_false(hfi_exec_take_wake(&exec));
-    assert_false(hfi_exec_has_work(&exec));
+    assert_false(hfi_exec_poll_begin(exec, -1, &at_ms));
+    assert_false(hfi_exec_take_wake(exec));
+    assert_false(hfi_exec_has_work(exec));
     struct counter counter = {.home = NULL};
-    hfi_task_init(&counter.task, &exec, count, count_destroyed);
-    hfi_exec_wake(&exec);
+    hfi_task_init(&counter.task, exec, count, count_destroyed);
+    hfi_exec_wake(exec);
     hfi_task_post(&counter.task, 1);
-    assert_true(hfi_exec_take_wake(&exec)); /* a task is work all the same */
-    assert_true(hfi_exec_run(&exec));
-    assert_false(hfi_exec_run(&exec));
+    assert_true(hfi_exec_take_wake(exec)); /* a task is work all the same */
+    assert_true(hfi_exec_run(exec));
+    assert_false(hfi_exec_run(exec));
     assert_int_equal(atomic_load(&counter.runs), 1);
     hfi_task_unref(&counter.task);
-    hfi_exec_destroy(&exec);
 }
 
-CASE(events_gather_until_the_task_runs) {
-    struct hfi_exec exec;
+CASE_IN(events_gather_until_the_task_runs, struct hfi_exec, exec, hfi_exec_init, hfi_exec_destroy) {
     struct counter counter = {.home = NULL};
-    hfi_exec_init(&exec);
-    hfi_task_init(&counter.task, &exec, count, count_destroyed);
+    hfi_task_init(&counter.task, exec, count, count_destroyed);
     for (unsigned i = 0; i < 8; i++)
         hfi_task_post(&counter.task, 1u << i);
-    assert_true(hfi_exec_run(&exec));
+    assert_true(hfi_exec_run(exec));
     assert_int_equal(atomic_load(&counter.runs), 1);
     assert_int_equal(atomic_load(&counter.seen), 0xff);
     hfi_task_unref(&counter.task);
-    hfi_exec_destroy(&exec);
 }
 
 /* ---- Moving and retiring ---- */
 
-CASE(a_queued_task_moves_with_its_events) {
-    struct hfi_exec from;
+CASE_IN(a_queued_task_moves_with_its_events, struct hfi_exec, from, hfi_exec_init,
+        hfi_exec_destroy) {
     struct runner to;
-    hfi_exec_init(&from);
     start_runner(&to, true);
     struct counter counter = {.home = &to};
-    hfi_task_init(&counter.task, &from, count, count_destroyed);
+    hfi_task_init(&counter.task, from, count, count_destroyed);
     hfi_task_post(&counter.task, 0xf0u);
     hfi_task_move(&counter.task, &to.exec);
-    assert_false(hfi_exec_run(&from)); /* nothing is left behind */
+    assert_false(hfi_exec_run(from)); /* nothing is left behind */
     hfi_task_post(&counter.task, 0x0fu);
     assert_true(wait_until(all_bits_seen, &counter, HANG_MS));
     assert_int_equal(atomic_load(&counter.wrong), 0);
     stop_runner(&to);
     hfi_task_unref(&counter.task);
     assert_int_equal(atomic_load(&counter.destroyed), 1);
-    hfi_exec_destroy(&from);
 }
 
 struct hopper {
@@ -346,18 +335,15 @@ CASE(a_retired_task_never_runs_again) {
 }
 
 /* A task that is freed while it is queued stays until it has run. */
-CASE(the_queue_keeps_a_task_alive) {
-    struct hfi_exec exec;
+CASE_IN(the_queue_keeps_a_task_alive, struct hfi_exec, exec, hfi_exec_init, hfi_exec_destroy) {
     struct counter counter = {.home = NULL};
-    hfi_exec_init(&exec);
-    hfi_task_init(&counter.task, &exec, count, count_destroyed);
+    hfi_task_init(&counter.task, exec, count, count_destroyed);
     hfi_task_post(&counter.task, 1);
     hfi_task_unref(&counter.task);
     assert_int_equal(atomic_load(&counter.destroyed), 0);
-    assert_true(hfi_exec_run(&exec));
+    assert_true(hfi_exec_run(exec));
     assert_int_equal(atomic_load(&counter.runs), 1);
     assert_int_equal(atomic_load(&counter.destroyed), 1);
-    hfi_exec_destroy(&exec);
 }
 
 RUN_CASES(NULL, NULL)

@@ -8,10 +8,6 @@
 #include "support/random.h"
 #include "task/timer.h"
 
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-
 #define TIMERS 300
 
 /* What the model says is first: the smallest time. Several may share it. */

@@ -4,12 +4,9 @@
  */
 #include "net/url/url.h"
 #include "support/case.h"
+#include "support/wait.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #define SECRET "S3cr3tPassw0rd"
 #define X20 "xxxxxxxxxxxxxxxxxxxx"
@@ -448,7 +445,7 @@ CASE(mutated_urls_do_no_harm) {
         snprintf(text, sizeof text, "%s", starts[(size_t)i % (sizeof starts / sizeof starts[0])]);
         for (int changes = 1 + rand_r(&seed) % 6; changes > 0; changes--)
             mutate(text, sizeof text, &seed);
-        char *exact = strdup(text); /* so that a read behind its end is seen */
+        own_text *exact = strdup(text); /* so that a read behind its end is seen */
         struct hfi_url url;
         hf_error error = {0};
         if (hfi_url_parse(&plain_memory, exact, &url, &error) == HF_OK) {
@@ -460,7 +457,6 @@ CASE(mutated_urls_do_no_harm) {
             if (strstr(error.text, SECRET) != NULL && !secret_is_an_option(text))
                 fail_msg("%s: the message contains the password: %s", text, error.text);
         }
-        free(exact);
     }
     assert_true(good_count > 0 && bad_count > 0);
 }

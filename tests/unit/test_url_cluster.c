@@ -2,9 +2,6 @@
 #include "support/case.h"
 #include "unit/urls.h"
 
-#include <stdio.h>
-#include <string.h>
-
 /* A url in one line: "hosts|db|tls|user|password|pubsub|map". */
 static void describe(const struct hfi_url *url, char *text, size_t size) {
     static const char *const pubsub[] = {"-", "auto", "sharded", "classic"};

@@ -5,9 +5,6 @@
 #include "support/case.h"
 #include "unit/urls.h"
 
-#include <stdio.h>
-#include <string.h>
-
 static const struct hfi_mem plain_memory;
 
 /* A url in one line: "hosts|name|db|tls|user|password|sentinel: user|password|tls|name|map". */

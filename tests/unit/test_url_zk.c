@@ -6,10 +6,6 @@
 #include "base/error.h"
 #include "support/case.h"
 
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
 static const struct hfi_mem mem;
 
 static int parse(const char *text, struct hfi_url *ret, hf_error *error) {

@@ -6,12 +6,9 @@
  */
 #include "support/case.h"
 #include "support/random.h"
+#include "support/wait.h"
 #include "unit/zk_frames.h"
 #include "zk/session/session_impl.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #define STAT_OF_PARENT                                                                                \
     "00000000000000020000000000000002000001a1e57faf99000001a1e57faf990000000000000001000000000000000" \
@@ -126,8 +123,7 @@ CASE(any_byte_changed) {
 static const char head[] = "00000001000000000000000100000000";
 
 static void expect_refused(enum zk_frame_kind kind, const char *hex) {
-    char text[512];
-    snprintf(text, sizeof text, "%s%s", kind == ZK_CONNECTED ? "" : head, hex);
+    own_text *text = text_of("%s%s", kind == ZK_CONNECTED ? "" : head, hex);
     size_t len;
     unsigned char *bytes = zk_from_hex(text, &len);
     assert_int_equal(read_as(kind, bytes, len), HF_EPROTO);

@@ -3,13 +3,11 @@
  * order, what a node says of its owner; and that every error of the server has a meaning.
  */
 #include "support/case.h"
+#include "support/wait.h"
 #include "zk/wire/errors.h"
 #include "zk/wire/names.h"
 
 #include <limits.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const struct {
     const char *chroot, *prefix, *name, *path;
@@ -42,10 +40,9 @@ CASE(names_become_paths) {
             fail_msg("%s: %s", good[i].name, error.text);
         size_t expected = strlen(good[i].path);
         assert_int_equal(hfi_zk_path(&names, good[i].name, len, NULL), expected);
-        char *path = malloc(expected + 1);
+        own_text *path = malloc(expected + 1);
         assert_int_equal(hfi_zk_path(&names, good[i].name, len, path), expected);
         assert_string_equal(path, good[i].path);
-        free(path);
     }
 }
 
@@ -136,6 +133,22 @@ CASE(parents) {
     assert_int_equal(hfi_zk_parent_len("", 0), 0);
 }
 
+/* On the wire: clients of all versions must agree. */
+CASE(generations) {
+    static const struct {
+        const char *chroot, *path, *expected;
+    } rows[] = {{"", "/latch", "/.holdfast-3"},
+                {"/app", "/app/latch", "/app/.holdfast-b"},
+                {"/app", "/app/jobs/ready", "/app/.holdfast-f"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const struct hfi_zk_names names = {.chroot = rows[i].chroot, .prefix = ""};
+        char path[64];
+        size_t len = hfi_zk_generation_path(&names, rows[i].path, strlen(rows[i].path), path);
+        assert_string_equal(path, rows[i].expected);
+        assert_int_equal(len, strlen(rows[i].expected));
+    }
+}
+
 /* ---- Nodes ----------------------------------------------------------------------------------- */
 
 #define UUID "11223344-5566-4788-99aa-bbccddeeff01"
@@ -175,7 +188,7 @@ static const struct {
 CASE(nodes_are_taken_apart) {
     for (size_t i = 0; i < sizeof nodes / sizeof nodes[0]; i++) {
         size_t len = strlen(nodes[i].name);
-        char *name = malloc(len); /* without an end, as it is in a frame */
+        own_text *name = malloc(len); /* without an end, as it is in a frame */
         memcpy(name, nodes[i].name, len);
         struct hfi_zk_node node = hfi_zk_node_parse(name, len);
         if (node.label != nodes[i].label || node.has_uuid != nodes[i].has_uuid ||
@@ -183,7 +196,6 @@ CASE(nodes_are_taken_apart) {
             fail_msg("%s: label %d, number %d", nodes[i].name, (int)node.label, (int)node.number);
         if (node.has_uuid)
             assert_memory_equal(node.uuid, uuid, sizeof uuid);
-        free(name);
     }
 }
 

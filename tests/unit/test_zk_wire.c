@@ -8,9 +8,6 @@
 #include "zk/wire/errors.h"
 #include "zk/wire/wire.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static const struct hfi_mem plain_memory;
 
 /* ---- Requests -------------------------------------------------------------------------------- */

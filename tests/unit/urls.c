@@ -5,8 +5,6 @@
 
 #include "support/case.h"
 
-#include <string.h>
-
 static const struct hfi_mem plain_memory;
 
 void assert_good_urls(const struct good_url *good, size_t len, enum hfi_url_kind kind,

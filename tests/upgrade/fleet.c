@@ -7,7 +7,6 @@
 #include "fleet.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -18,6 +17,7 @@ const struct old_version fleet_old_versions[] = {{"0.1", "a04dafe"}, {"0.2", "79
 const size_t fleet_old_versions_len = sizeof fleet_old_versions / sizeof *fleet_old_versions;
 
 struct server *fleet_server;
+const char *fleet_url;
 static const char *old_name;     /* as in fleet_old_versions */
 static char old_directory[1024]; /* where its actor is */
 static struct member members[MEMBERS];
@@ -73,7 +73,7 @@ struct member *member_in_storm(enum version version, const char *books, int numb
     snprintf(watchdog, sizeof watchdog, "%d", ENDURING_MS);
     snprintf(digits, sizeof digits, "%d", number);
     const char *argv[] = {version == OLD ? actor : HF_UPGRADE_ACTOR,
-                          server_url(fleet_server),
+                          fleet_url != NULL ? fleet_url : server_url(fleet_server),
                           watchdog,
                           books,
                           digits,
@@ -127,10 +127,8 @@ struct expected_count {
 
 static bool is_subscribed(void *arg) {
     const struct expected_count *what = arg;
-    redisReply *reply = cmd(fleet_server, "PUBSUB NUMSUB %s", what->name);
-    bool there = reply->elements == 2 && reply->element[1]->integer >= what->wanted;
-    freeReplyObject(reply);
-    return there;
+    own_reply *reply = cmd(fleet_server, "PUBSUB NUMSUB %s", what->name);
+    return reply->elements == 2 && reply->element[1]->integer >= what->wanted;
 }
 
 static bool is_long(void *arg) {
@@ -153,7 +151,7 @@ void until_length(const char *list, int length) {
 /* Counts the keys that should be gone; prints them if asked to. */
 static size_t left_over(bool print) {
     size_t count = 0;
-    redisReply *keys = cmd(fleet_server, "KEYS *");
+    own_reply *keys = cmd(fleet_server, "KEYS *");
     for (size_t i = 0; i < keys->elements; i++) {
         const char *key = keys->element[i]->str;
         bool expires = strstr(key, "}:holdfast_") != NULL && pttl(fleet_server, key) > 0;
@@ -163,7 +161,6 @@ static size_t left_over(bool print) {
         if (print)
             print_error("left behind: %s, for %lld ms\n", key, pttl(fleet_server, key));
     }
-    freeReplyObject(keys);
     return count;
 }
 

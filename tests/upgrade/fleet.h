@@ -12,17 +12,10 @@
 #ifndef HF_TEST_UPGRADE_FLEET_H
 #define HF_TEST_UPGRADE_FLEET_H
 
+#include "support/case.h"
 #include "support/remote.h"
 #include "support/server.h"
 #include "support/wait.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 /* A waiter that wakes within this was notified: it polls only half as often. */
 #define BY_MESSAGE_MS ((int64_t)5000)
@@ -46,6 +39,7 @@ extern const struct old_version fleet_old_versions[];
 extern const size_t fleet_old_versions_len;
 
 extern struct server *fleet_server;
+extern const char *fleet_url; /* where members go, if not there */
 
 /* Builds that version and makes it OLD. False where it cannot be built: its history is not there. */
 bool fleet_build(const struct old_version *version);

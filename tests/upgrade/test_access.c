@@ -7,21 +7,11 @@
  * part and that kind's line, nothing else; two clients of that user then do everything that the kind
  * can do. If a message was not allowed, its waiter does not wake and notify_failures counts it.
  */
+#include "support/case.h"
 #include "support/new_lock.h"
 #include "support/server.h"
-#include "support/wait.h"
 
 #include <holdfast/holdfast.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
 
 #define NAME "app:thing"
 
@@ -54,16 +44,6 @@ static struct server *server;
 struct pair {
     hf_client *first, *second;
 };
-
-#define assert_hf(expected, actual) assert_hf_at((expected), (actual), __FILE__, __LINE__)
-
-static void assert_hf_at(int expected, int actual, const char *file, int line) {
-    if (expected == actual)
-        return;
-    print_error("expected %s, got %s (%s)\n", hf_error_name(expected), hf_error_name(actual),
-                actual == HF_OK ? "" : hf_last_error()->text);
-    _fail(file, line);
-}
 
 static hf_client *open_client(void) {
     hf_options options = HF_OPTIONS_INIT;
@@ -103,10 +83,8 @@ static void end(struct pair *pair) {
 }
 
 static bool is_listening(void *arg) {
-    redisReply *reply = cmd(server, "PUBSUB NUMSUB %s", arg);
-    bool there = reply->elements == 2 && reply->element[1]->integer > 0;
-    freeReplyObject(reply);
-    return there;
+    own_reply *reply = cmd(server, "PUBSUB NUMSUB %s", arg);
+    return reply->elements == 2 && reply->element[1]->integer > 0;
 }
 
 static bool is_queued(void *unused) {
@@ -161,7 +139,7 @@ static hf_op *begin_wait(const struct sides *sides) {
 static void ask(hf_lock *lock) {
     bool yes;
     int64_t number;
-    hf_lock_info *info;
+    own_info *info;
     assert_hf(HF_OK, hf_lock_is_locked(lock, &yes));
     assert_true(yes);
     assert_hf(HF_OK, hf_lock_is_mine_as(lock, 1, &yes));
@@ -173,7 +151,6 @@ static void ask(hf_lock *lock) {
     assert_hf(HF_OK, hf_lock_inspect(lock, &info));
     assert_int_equal(info->holders_len, 1);
     assert_non_null(info->holders[0]->connection);
-    hf_lock_info_free(info);
 }
 
 static bool is_renewed(void *arg) {

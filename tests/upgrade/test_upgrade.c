@@ -12,7 +12,6 @@
 
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -303,8 +302,7 @@ static void readers_of_both_exclude_writers_of_both(void **state) {
     struct member *writers[] = {member_new(OLD), member_new(NEW)};
     for (int i = 0; i < 2; i++) {
         const char *name = i == 0 ? "rw-o" : "rw-n";
-        char channel[64];
-        snprintf(channel, sizeof channel, "redisson_rwlock:{%s}", name);
+        own_text *channel = text_of("redisson_rwlock:{%s}", name);
         for (int r = 0; r < 2; r++) {
             say(readers[r], "ok", "acquire read %s", name);
             say(readers[r], "ok", "acquire read %s", name);
@@ -342,8 +340,7 @@ static void a_killed_reader_ends_beside_a_live_one_of_the_other(void **state) {
     struct member *writers[] = {member_new(OLD), member_new(NEW)};
     int waits[2];
     for (int i = 0; i < 2; i++) {
-        char channel[64];
-        snprintf(channel, sizeof channel, "redisson_rwlock:{%s}", names[i]);
+        own_text *channel = text_of("redisson_rwlock:{%s}", names[i]);
         say(dead[i], "ok", "acquire read %s lease=%d", names[i], DEAD_LEASE_MS);
         say(alive[i], "ok", "acquire read %s", names[i]);
         waits[i] = later(writers[i], "acquire write %s", names[i]);
@@ -405,8 +402,7 @@ static void permits_of_a_killed_client_return_to_the_other(void **state) {
     struct member *alive[] = {member_new(NEW), member_new(OLD)};
     int waits[2];
     for (int i = 0; i < 2; i++) {
-        char channel[64];
-        snprintf(channel, sizeof channel, "redisson_sc:{%s}", names[i]);
+        own_text *channel = text_of("redisson_sc:{%s}", names[i]);
         say(alive[i], "ok", "set permits %s count=3", names[i]);
         say(dead[i], "ok", "acquire permits %s count=2", names[i]);
         say(alive[i], "ok", "acquire permits %s", names[i]);
@@ -511,7 +507,7 @@ static void visit_all(struct member *member) {
 
 static void storm_with_kills_keeps_mutual_exclusion(void **state) {
     (void)state;
-    char *dir = temp_dir();
+    own_text *dir = temp_dir();
     const char *seed = getenv("HF_SEED");
     struct storm storm = {.seed = seed != NULL ? atol(seed) : now_ms()};
     open_books(&storm, dir);
@@ -540,7 +536,6 @@ static void storm_with_kills_keeps_mutual_exclusion(void **state) {
     munmap(storm.books, sizeof *storm.books);
     assert_nothing_left(BY_LEASE_MS);
     temp_dir_remove(dir);
-    free(dir);
 }
 
 #define ROW(name) cmocka_unit_test_setup_teardown(name, fleet_begin, fleet_end)

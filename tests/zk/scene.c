@@ -6,7 +6,6 @@
 #include "support/tool.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 struct scene scene;
@@ -89,8 +88,7 @@ hf_op *scene_acquire_start(hf_lock *lock) {
 
 hf_owner scene_acquired(hf_op *op) {
     hf_result result = HF_RESULT_INIT;
-    assert_hf(HF_OK, hf_op_wait(op, HANG_MS, &result));
-    hf_op_free(op);
+    assert_hf(HF_OK, joined(op, &result));
     return result.owner;
 }
 
@@ -120,10 +118,9 @@ bool scene_wait_behind(const char *path, hf_op *op) {
 /* How often the server's answer to a four-letter word has the text. */
 static int times_in(const char *word, const char *text) {
     int seen = 0;
-    char *answer = zk_word(scene.zk, word);
+    own_text *answer = zk_word(scene.zk, word);
     for (const char *at = answer; at != NULL && (at = strstr(at, text)) != NULL; at++)
         seen++;
-    free(answer);
     return seen;
 }
 
@@ -140,8 +137,7 @@ void scene_await_empty(const char *path) {
 }
 
 int scene_tool(const char *command, const char *name) {
-    char words[256];
-    snprintf(words, sizeof words, "%s '%s'", command, name);
+    own_text *words = text_of("%s '%s'", command, name);
     tool_use(zk_url(scene.zk));
     return wait_exit(tool_start(words), HANG_MS);
 }

@@ -8,20 +8,14 @@
 #include <holdfast/holdfast.h>
 
 #include "support/assert_hf.h"
+#include "support/case.h"
 #include "support/new_lock.h"
 #include "support/proxy.h"
 #include "support/wait.h"
 #include "support/zk.h"
 #include "support/zk_client.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
 
 #define SURVIVES_MS 30000 /* longer than a server takes to come back on a busy machine */
 #define SHORT_MS 2000
@@ -93,8 +87,8 @@ struct scene_events {
 void scene_on_event(hf_lock *lock, const hf_event *event, void *arg);
 bool scene_wait_losses(struct scene_events *events, int at_least);
 
-/* For a process that holds a lock and whose hold ends some time: whether it was lost, and until when it was good at most, by
- * now_ms(). The first is for hf_lock_on_lost(). */
+/* For a process that holds a lock and whose hold ends some time: whether it was lost, and until
+ * when it was good at most, by now_ms(). The first is for hf_lock_on_lost(). */
 struct scene_trust {
     atomic_int lost;
     _Atomic int64_t until_ms;

@@ -5,9 +5,6 @@
 #include "support/case.h"
 #include "zk/scene.h"
 
-#include <stdlib.h>
-#include <string.h>
-
 static hf_sem *sem_of(hf_client *client, const char *name) {
     hf_sem *sem = NULL;
     assert_int_equal(hf_sem_new(client, name, &sem), HF_OK);
@@ -23,13 +20,12 @@ static hf_latch *latch_of(hf_client *client, const char *name) {
 /* Four bytes, big endian. */
 static void assert_stored(const char *path, int32_t number) {
     size_t len = 0;
-    char *data = zk_data(scene.eyes, path, &len);
+    own_text *data = zk_data(scene.eyes, path, &len);
     assert_non_null(data);
     assert_int_equal(len, 4);
     const unsigned char *b = (const unsigned char *)data;
     assert_int_equal((int32_t)((uint32_t)b[0] << 24 | b[1] << 16 | b[2] << 8 | b[3]), number);
     assert_int_equal(zk_owner(scene.eyes, path), 0);
-    free(data);
 }
 
 static void assert_available(hf_sem *sem, int64_t expected) {
@@ -112,13 +108,12 @@ PAIR_CASE(many_take_and_give_back) {
 }
 
 PAIR_CASE(verbs_a_semaphore_lacks) {
-    hf_sem *sem = sem_of(pair->ours, "sems/less");
+    own_sem *sem = sem_of(pair->ours, "sems/less");
     assert_int_equal(hf_sem_try_set(sem, 1, 5000, NULL), HF_ENOTSUP);
     assert_non_null(strstr(hf_last_error()->text, "TTL"));
     assert_int_equal(hf_sem_release(sem, HF_PERMITS_MAX), HF_OK);
     assert_int_equal(hf_sem_release(sem, 1), HF_EINVAL);
     assert_stored("/sems/less", INT32_MAX);
-    hf_sem_free(sem);
 }
 
 PAIR_CASE(something_else_is_no_semaphore) {
@@ -149,8 +144,8 @@ static void assert_count(hf_latch *latch, int64_t expected) {
 PAIR_CASE(a_latch_opens_at_zero) {
     bool done = false;
     hf_op *ops[3];
-    hf_latch *latch = latch_of(pair->ours, "latches/zero");
-    hf_latch *theirs = latch_of(pair->theirs, "latches/zero");
+    own_latch *latch = latch_of(pair->ours, "latches/zero");
+    own_latch *theirs = latch_of(pair->theirs, "latches/zero");
     assert_int_equal(hf_latch_await(latch), HF_OK); /* there is none */
     assert_int_equal(hf_latch_try_set(latch, 2, &done), HF_OK);
     assert_true(done);
@@ -171,15 +166,13 @@ PAIR_CASE(a_latch_opens_at_zero) {
     assert_count(latch, 0);
     assert_int_equal(hf_latch_count_down(latch), HF_OK);
     assert_int_equal(zk_exists(scene.eyes, "/latches/zero"), ZK_NO_NODE);
-    hf_latch_free(latch);
-    hf_latch_free(theirs);
 }
 
 /* Java's setBarrier() and removeBarrier(): a node with anything in it. */
 PAIR_CASE(a_barrier_of_java_is_closed) {
     hf_op *op = NULL;
     bool done = false;
-    hf_latch *latch = latch_of(pair->ours, "barrier");
+    own_latch *latch = latch_of(pair->ours, "barrier");
     assert_int_equal(zk_make(scene.eyes, "/barrier", "127.0.0.1", 9), 0);
     assert_count(latch, 1);
     assert_int_equal(hf_latch_try_set(latch, 2, &done), HF_OK);
@@ -192,15 +185,14 @@ PAIR_CASE(a_barrier_of_java_is_closed) {
     assert_int_equal(zk_make(scene.eyes, "/barrier", "", 0), 0);
     assert_int_equal(hf_latch_count_down(latch), HF_OK);
     assert_int_equal(zk_exists(scene.eyes, "/barrier"), ZK_NO_NODE);
-    hf_latch_free(latch);
 }
 
 /* A waiter has seen that it was open, however soon it was closed again. */
 PAIR_CASE(closed_again_is_another_latch) {
     hf_op *op = NULL;
     bool done = false;
-    hf_latch *latch = latch_of(pair->ours, "latches/again");
-    hf_latch *theirs = latch_of(pair->theirs, "latches/again");
+    own_latch *latch = latch_of(pair->ours, "latches/again");
+    own_latch *theirs = latch_of(pair->theirs, "latches/again");
     assert_int_equal(hf_latch_try_set(theirs, 1, NULL), HF_OK);
     assert_int_equal(hf_latch_await_start(latch, NULL, NULL, NULL, &op), HF_OK);
     scene_await_watches("/latches/again", 1);
@@ -211,8 +203,6 @@ PAIR_CASE(closed_again_is_another_latch) {
     assert_count(theirs, 5);
     assert_int_equal(hf_latch_delete(theirs, &done), HF_OK);
     assert_true(done);
-    hf_latch_free(latch);
-    hf_latch_free(theirs);
 }
 
 int main(void) {

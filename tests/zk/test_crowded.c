@@ -1,7 +1,7 @@
 /*
- * Very many nodes beneath one name. As long as the list of them is no longer than 4 MiB all is as ever; above that,
- * a client that asks for the list is refused, with words, and nobody else of the client notices: the connection stays, and so
- * does what is held by it.
+ * Very many nodes beneath one name. As long as the list of them is no longer than 4 MiB all is as
+ * ever; above that, a client that asks for the list is refused, with words, and nobody else of the
+ * client notices: the connection stays, and so does what is held by it.
  *
  * Holders it can be so many that to delete them is more than a server takes in one request.
  *
@@ -9,10 +9,6 @@
  */
 #include "support/case.h"
 #include "zk/scene.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 enum {
     FEW = 2000,
@@ -27,8 +23,7 @@ static bool in_soak(void) {
 }
 
 static void make(const char *format, const char *parent, int number, const char *filler) {
-    char path[LONG_NAME + 200];
-    snprintf(path, sizeof path, format, parent, number, filler);
+    own_text *path = text_of(format, parent, number, filler);
     assert_int_equal(zk_make(scene.eyes, path, "", 0), 0);
 }
 
@@ -46,8 +41,8 @@ static hf_fleet *survey(hf_client *client, const char *pattern) {
 /* As Curator's mutex makes them without protection; they stay, so the queue does not move but by a break. */
 CASE_AROUND(a_queue_of_many, scene_heal, NULL) {
     int waiters = in_soak() ? MANY : FEW;
-    hf_client *client = scene_direct(SURVIVES_MS);
-    hf_lock *lock = scene_lock(client, HF_PLAIN, "many");
+    own_client *client = scene_direct(SURVIVES_MS);
+    own_lock *lock = scene_lock(client, HF_PLAIN, "many");
     hf_lock_info *info = NULL;
     bool locked = false, broken = false;
     assert_int_equal(zk_make(scene.eyes, "/many", "", 0), 0);
@@ -71,8 +66,6 @@ CASE_AROUND(a_queue_of_many, scene_heal, NULL) {
     assert_hf(HF_OK, hf_lock_break(lock, &broken));
     assert_true(broken);
     assert_int_equal(zk_exists(scene.eyes, "/many/lock-0000000000"), ZK_NO_NODE);
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 /* ---- Many who hold it ------------------------------------------------------------------------ */
@@ -117,17 +110,16 @@ static void readers_end(struct readers *readers) {
 }
 
 CASE_AROUND(many_readers_are_broken_in_pieces, scene_heal, NULL) {
-    struct readers readers;
+    OWN(readers_end) struct readers readers;
     readers_begin(&readers, 'p');
     size_t before = proxy_seen(scene.proxy, "multi");
     assert_all_are_broken(&readers);
     assert_true(proxy_seen(scene.proxy, "multi") > before + 1);
-    readers_end(&readers);
 }
 
 /* A reader of the one piece leaves before its nodes are deleted: the others are, all the same. */
 CASE_AROUND(one_of_many_leaves_meanwhile, scene_heal, NULL) {
-    struct readers readers;
+    OWN(readers_end) struct readers readers;
     char left[1024];
     bool broken = false;
     readers_begin(&readers, 'm');
@@ -141,31 +133,28 @@ CASE_AROUND(one_of_many_leaves_meanwhile, scene_heal, NULL) {
     }
     assert_true(proxy_release_held(scene.proxy) > 0);
     hf_result result = HF_RESULT_INIT;
-    assert_hf(HF_OK, hf_op_wait(op, HANG_MS, &result));
-    hf_op_free(op);
+    assert_hf(HF_OK, joined(op, &result));
     assert_true(zk_wait_children(scene.eyes, readers.path, 0, HANG_MS));
     assert_hf(HF_OK, hf_lock_break(readers.read, &broken));
     assert_false(broken);
-    readers_end(&readers);
 }
 
 /* The answer to a piece is lost: it is sent again, finds nothing any more, and the others follow. */
 CASE_AROUND(an_answer_of_a_piece_is_lost, scene_heal, NULL) {
-    struct readers readers;
+    OWN(readers_end) struct readers readers;
     readers_begin(&readers, 'a');
     size_t fired = proxy_fired(scene.proxy);
     proxy_drop_replies_after(scene.proxy, "multi");
     assert_all_are_broken(&readers);
     assert_int_equal(proxy_fired(scene.proxy), fired + 1);
-    readers_end(&readers);
 }
 
 /* Leases as Curator's semaphore makes them, and with them the number of permits. */
 CASE_AROUND(many_permits_are_deleted_in_pieces, scene_heal, NULL) {
     enum { LEASES = 1500 };
     char name[801], path[1024];
-    hf_client *client = scene_direct(SURVIVES_MS);
-    hf_permits *permits = NULL;
+    own_client *client = scene_direct(SURVIVES_MS);
+    own_permits *permits = NULL;
     int64_t free = -1;
     bool deleted = false;
     memset(name, 'l', sizeof name - 1);
@@ -183,8 +172,6 @@ CASE_AROUND(many_permits_are_deleted_in_pieces, scene_heal, NULL) {
     assert_true(zk_wait_children(scene.eyes, path, 0, HANG_MS));
     assert_hf(HF_OK, hf_permits_delete(permits, &deleted));
     assert_false(deleted);
-    hf_permits_free(permits);
-    hf_close(client);
 }
 
 /* ---- A list that is too long ----------------------------------------------------------------- */
@@ -207,7 +194,7 @@ static void assert_too_long(int err) {
 }
 
 CASE_AROUND(a_list_that_is_too_long_is_refused, scene_heal, NULL) {
-    hf_client *client = scene_proxied(SURVIVES_MS);
+    own_client *client = scene_proxied(SURVIVES_MS);
     hf_lock *lock = scene_lock(client, HF_PLAIN, "long"),
             *other = scene_lock(client, HF_PLAIN, "other");
     hf_lock_info *info = NULL;
@@ -240,7 +227,6 @@ CASE_AROUND(a_list_that_is_too_long_is_refused, scene_heal, NULL) {
     assert_hf(HF_OK, hf_lock_release(other));
     hf_lock_free(other);
     hf_lock_free(lock);
-    hf_close(client);
 }
 
 /* One who waits has asked for the list before; when it is its turn it asks again. */

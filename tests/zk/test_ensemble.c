@@ -10,11 +10,7 @@
 #include "support/random.h"
 #include "zk/scene.h"
 
-#include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
 
 static struct zk_ensemble *ensemble;
 
@@ -66,11 +62,10 @@ static bool is_counted(void *arg) {
 /* It has not heard that the latch is closed. */
 CASE_AROUND(C382_a_count_down_at_a_server_that_is_behind, make_whole, NULL) {
     int leader = zk_wait_whole(ensemble), behind = leader == 0 ? 1 : 0;
-    hf_client *client = scene_client(zk_url(zk_member(ensemble, leader)), SURVIVES_MS);
-    hf_client *late = scene_client(zk_url(zk_member(ensemble, behind)), SURVIVES_MS);
+    own_client *client = scene_client(zk_url(zk_member(ensemble, leader)), SURVIVES_MS);
+    own_client *late = scene_client(zk_url(zk_member(ensemble, behind)), SURVIVES_MS);
     hf_latch *latch;
     struct count_down call = {.err = 1};
-    pthread_t thread;
     bool set = false;
     int64_t count = 0;
     assert_hf(HF_OK, hf_latch_new(client, "behind", &latch));
@@ -79,7 +74,7 @@ CASE_AROUND(C382_a_count_down_at_a_server_that_is_behind, make_whole, NULL) {
     zk_cut(ensemble, behind);
     assert_hf(HF_OK, hf_latch_try_set(latch, 2, &set));
     assert_true(set);
-    assert_int_equal(pthread_create(&thread, NULL, count_down, &call), 0);
+    pthread_t thread = started(count_down, &call);
     assert_false(wait_until(is_counted, &call, 300));
     zk_join(ensemble, behind);
     assert_int_equal(pthread_join(thread, NULL), 0);
@@ -88,8 +83,6 @@ CASE_AROUND(C382_a_count_down_at_a_server_that_is_behind, make_whole, NULL) {
     assert_int_equal(count, 1);
     hf_latch_free(latch);
     hf_latch_free(call.latch);
-    hf_close(client);
-    hf_close(late);
 }
 
 /* ---- Servers that die ------------------------------------------------------------------------ */
@@ -110,8 +103,7 @@ static void pair_begin(struct pair *pair, const char *name, const char *url) {
     assert_hf(HF_OK, hf_lock_acquire(pair->lock));
     assert_hf(HF_OK, hf_lock_token(pair->lock, &pair->token));
     pair->op = scene_acquire_start(pair->wanted);
-    char path[64];
-    snprintf(path, sizeof path, "/%s", name);
+    own_text *path = text_of("/%s", name);
     assert_true(zk_wait_children(scene.eyes, path, 2, HANG_MS));
 }
 
@@ -208,15 +200,11 @@ static void lose_and_lag(struct proxy *leads, struct proxy *lags, struct zk *fol
 CASE_AROUND(a_lost_reply_and_a_follower_that_lags, make_whole, NULL) {
     int leader = zk_wait_leader(ensemble);
     struct zk *follower = zk_member(ensemble, (leader + 1) % ZK_MEMBERS);
-    struct proxy *leads = proxy_start_tcp(zk_port(zk_member(ensemble, leader)), PROXY_ZOOKEEPER);
-    struct proxy *lags = proxy_start_tcp(zk_port(follower), PROXY_ZOOKEEPER);
-    char url[128];
-    snprintf(url, sizeof url, "zk://127.0.0.1:%d,127.0.0.1:%d", proxy_port(leads),
-             proxy_port(lags));
+    own_proxy *leads = proxy_start_tcp(zk_port(zk_member(ensemble, leader)), PROXY_ZOOKEEPER);
+    own_proxy *lags = proxy_start_tcp(zk_port(follower), PROXY_ZOOKEEPER);
+    own_text *url = text_of("zk://127.0.0.1:%d,127.0.0.1:%d", proxy_port(leads), proxy_port(lags));
     for (int round = 0; round < (getenv("HF_SOAK") != NULL ? 40 : 3); round++)
         lose_and_lag(leads, lags, follower, url);
-    proxy_free(leads);
-    proxy_free(lags);
 }
 
 /* ---- Waiting at a follower that lags ----------------------------------------------------------- */
@@ -260,7 +248,7 @@ static void queue_end(struct queue *queue) {
 
 /* It hears of its turn late, and nobody passes it. */
 CASE_AROUND(a_turn_that_is_noticed_late, make_whole, NULL) {
-    struct queue queue;
+    OWN(queue_end) struct queue queue;
     queue_begin(&queue, "late");
     int err = hf_lock_release(queue.held);
     bool left = zk_wait_children(scene.eyes, queue.path, 2, HANG_MS);
@@ -275,13 +263,12 @@ CASE_AROUND(a_turn_that_is_noticed_late, make_whole, NULL) {
     assert_int_equal(hf_op_wait(queue.third_op, 0, NULL), HF_EPENDING);
     assert_hf(HF_OK, hf_lock_release_as(queue.wanted, owner));
     assert_hf(HF_OK, hf_lock_release_as(queue.last, scene_acquired(queue.third_op)));
-    queue_end(&queue);
 }
 
-/* Somebody deletes its node meanwhile, and the lock is the next one's. What it then hears of first is that the one before it
- * is gone. */
+/* Somebody deletes its node meanwhile, and the lock is the next one's. What it then hears of first
+ * is that the one before it is gone. */
 CASE_AROUND(a_place_that_is_lost_without_word, make_whole, NULL) {
-    struct queue queue;
+    OWN(queue_end) struct queue queue;
     char node[256];
     queue_begin(&queue, "unheard");
     struct zk_children *line = zk_children(scene.eyes, queue.path);
@@ -302,7 +289,6 @@ CASE_AROUND(a_place_that_is_lost_without_word, make_whole, NULL) {
     assert_hf(HF_OK, hf_lock_release_as(queue.last, result.owner));
     assert_hf(HF_OK, hf_lock_release_as(queue.wanted, scene_acquired(queue.second_op)));
     hf_op_free(queue.third_op);
-    queue_end(&queue);
 }
 
 /* ---- A follower that is cut off, or killed ----------------------------------------------------- */
@@ -416,8 +402,7 @@ static bool play(const struct round *round) {
     hf_client *rival = scene_client(zk_url(zk_member(ensemble, leader)), SURVIVES_MS);
     hf_lock *wanted = scene_lock(rival, HF_PLAIN, holder->name);
     hf_op *op = scene_acquire_start(wanted);
-    char path[64];
-    snprintf(path, sizeof path, "/%s", holder->name);
+    own_text *path = text_of("/%s", holder->name);
     assert_true(scene_wait_behind(path, op));
 
     await_moment(round, pid);

@@ -5,9 +5,6 @@
 #include "support/case.h"
 #include "zk/scene.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-
 /* A client reconnects three times per session time and then sets its watches again. Here requests
  * and watches are counted, so the session is so long that no test lasts until then. */
 #define UNINTERRUPTED_MS 600000
@@ -72,27 +69,25 @@ CASE_AROUND(one_event_for_each_release, scene_heal, NULL) {
     hf_close(client);
 }
 
-/* All of them are kept for as long as a session would last by itself, and none is late: the client that has less than 3/8 of the
- * session's time left is warned. */
+/* All of them are kept for as long as a session would last by itself, and none is late: the client
+ * that has less than 3/8 of the session's time left is warned. */
 CASE_AROUND(many_holds_are_kept, scene_heal, NULL) {
     struct scene_events events = {0};
     int holds = how_many(HOLDS, MANY_HOLDS);
-    hf_client *client = scene_proxied(SURVIVES_MS);
+    own_client *client = scene_proxied(SURVIVES_MS);
     hf_lock **locks = calloc((size_t)holds, sizeof *locks);
     hf_op **ops = calloc((size_t)holds, sizeof *ops);
     assert_true(locks != NULL && ops != NULL);
     hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
     options.owner = hf_owner_self();
     for (int i = 0; i < holds; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "many/%d", i);
+        own_text *name = text_of("many/%d", i);
         locks[i] = scene_lock(client, HF_PLAIN, name);
         assert_hf(HF_OK, hf_lock_on_lost(locks[i], scene_on_event, &events));
         assert_hf(HF_OK, hf_lock_acquire_start(locks[i], &options, NULL, NULL, &ops[i]));
     }
     for (int i = 0; i < holds; i++) {
-        assert_hf(HF_OK, hf_op_wait(ops[i], HANG_MS, NULL));
-        hf_op_free(ops[i]);
+        assert_hf(HF_OK, joined(ops[i], NULL));
     }
     size_t beats = (size_t)(holds + 99) / 100, seen = proxy_seen(scene.proxy, "multi");
     assert_true(proxy_wait_seen(scene.proxy, "multi", seen + beats, HANG_MS));
@@ -110,7 +105,6 @@ CASE_AROUND(many_holds_are_kept, scene_heal, NULL) {
     }
     free(locks);
     free(ops);
-    hf_close(client);
 }
 
 int main(void) {

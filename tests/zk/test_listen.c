@@ -1,13 +1,11 @@
 /*
- * Listening to a name in ZooKeeper (hf_listen()): that something has changed is told, of whatever kind it is, and no more.
+ * Listening to a name in ZooKeeper (hf_listen()): that something has changed is told, of whatever
+ * kind it is, and no more.
  */
 #include "support/case.h"
 #include "support/memory.h"
 #include "support/notification_log.h"
 #include "zk/scene.h"
-
-#include <stdio.h>
-#include <string.h>
 
 /* Waits until what has just been done is told of. */
 static void assert_changed(struct subscriber *subscriber, int *notified) {
@@ -61,7 +59,7 @@ CASE_AROUND(a_break_is_a_change, scene_heal, NULL) {
 
 CASE_AROUND(waiters_enter_and_leave_the_queue, scene_heal, NULL) {
     int notified = 0;
-    hf_client *client = scene_direct(SURVIVES_MS);
+    own_client *client = scene_direct(SURVIVES_MS);
     hf_lock *lock = scene_lock(client, HF_WRITE, "line");
     assert_hf(HF_OK, hf_lock_acquire(lock));
     struct subscriber subscriber = subscriber_new(client, "line");
@@ -75,7 +73,6 @@ CASE_AROUND(waiters_enter_and_leave_the_queue, scene_heal, NULL) {
     assert_changed(&subscriber, &notified);
     hf_lock_free(lock);
     subscriber_free(&subscriber);
-    hf_close(client);
 }
 
 CASE_AROUND(other_keys_are_no_lock, scene_heal, NULL) {
@@ -113,7 +110,7 @@ CASE_AROUND(other_keys_are_no_lock, scene_heal, NULL) {
 /* Watches end with the connection, and are set again; what was missed is found. */
 CASE_AROUND(a_reconnecting_client_reports_it, scene_heal, NULL) {
     int notified = 0;
-    hf_client *client = scene_proxied(SURVIVES_MS);
+    own_client *client = scene_proxied(SURVIVES_MS);
     struct subscriber subscriber = subscriber_new(client, "cut");
     proxy_refuse(scene.proxy, true);
     assert_true(proxy_cut_connections(scene.proxy, "") > 0);
@@ -129,13 +126,12 @@ CASE_AROUND(a_reconnecting_client_reports_it, scene_heal, NULL) {
     assert_int_equal(zk_make(scene.eyes, "/cut/child", "", 0), 0);
     assert_changed(&subscriber, &notified);
     subscriber_free(&subscriber);
-    hf_close(client);
 }
 
 /* It has another session then, and listens on; that what there was is gone is a change like any other. */
 CASE_AROUND(a_server_that_returns_empty, scene_heal, NULL) {
     int notified = 0;
-    hf_client *client = scene_direct(ENDURING_MS);
+    own_client *client = scene_direct(ENDURING_MS);
     assert_int_equal(zk_make(scene.eyes, "/forgotten", "", 0), 0);
     struct subscriber subscriber = subscriber_new(client, "forgotten");
     zk_restart_empty(scene.zk);
@@ -149,7 +145,6 @@ CASE_AROUND(a_server_that_returns_empty, scene_heal, NULL) {
     assert_int_equal(zk_make(scene.eyes, "/forgotten/child", "", 0), 0);
     assert_changed(&subscriber, &notified);
     subscriber_free(&subscriber);
-    hf_close(client);
 }
 
 /* Others listen beside it, wait beside it, and end while it is told. */

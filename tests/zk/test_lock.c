@@ -4,10 +4,6 @@
 #include "support/case.h"
 #include "zk/scene.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define PASSES_MS 1000 /* a lease that is to run out */
 
 /* Two clients, and a handle of each on one lock. */
@@ -98,8 +94,7 @@ CASE_AROUND(a_waiter_that_gives_up_leaves_the_queue, scene_heal, NULL) {
     hf_op *op = scene_acquire_start(pair.theirs);
     assert_nodes("vain", 2);
     hf_op_cancel(op);
-    assert_hf(HF_ECANCELED, hf_op_wait(op, HANG_MS, NULL));
-    hf_op_free(op);
+    assert_hf(HF_ECANCELED, joined(op, NULL));
     assert_nodes("vain", 1);
     op = scene_acquire_start(pair.theirs); /* the same owner may come back at once */
     assert_nodes("vain", 2);
@@ -230,7 +225,7 @@ CASE_AROUND(a_broken_hold_is_lost, scene_heal, NULL) {
 CASE_AROUND(one_refused_node_does_not_stop_the_others, scene_heal, NULL) {
     enum { FOUR = 4, REFUSED = 1, GONE = 2 };
     static const char *const names[FOUR] = {"four-0", "four-1", "four-2", "four-3"};
-    hf_client *client = scene_direct(SURVIVES_MS / 3);
+    own_client *client = scene_direct(SURVIVES_MS / 3);
     struct scene_events events = {0};
     hf_lock *locks[FOUR];
     char path[160];
@@ -249,7 +244,6 @@ CASE_AROUND(one_refused_node_does_not_stop_the_others, scene_heal, NULL) {
         assert_hf(i == REFUSED || i == GONE ? HF_ELOST : HF_OK, hf_lock_release(locks[i]));
         hf_lock_free(locks[i]);
     }
-    hf_close(client);
 }
 
 CASE_AROUND(the_queue_is_shown, scene_heal, NULL) {
@@ -282,7 +276,7 @@ CASE_AROUND(the_queue_is_shown, scene_heal, NULL) {
 /* ---- Names, urls, users ---- */
 
 CASE_AROUND(names_are_paths, scene_heal, NULL) {
-    hf_client *client = scene_direct(SURVIVES_MS);
+    own_client *client = scene_direct(SURVIVES_MS);
     hf_lock *lock = NULL, *same = scene_lock(client, HF_PLAIN, "deep/er/still");
     assert_hf(HF_EINVAL, hf_lock_new(client, "/deep/er/still", &lock));
     assert_hf(HF_EINVAL, hf_lock_new(client, "a//b", &lock));
@@ -292,14 +286,10 @@ CASE_AROUND(names_are_paths, scene_heal, NULL) {
     assert_int_equal(zk_count(scene.eyes, "/deep/er/still"), 1);
     assert_hf(HF_OK, hf_lock_release(same));
     hf_lock_free(same);
-    hf_close(client);
 }
 
 static char *url_of(const char *before, const char *behind) {
-    char *url = NULL;
-    assert_true(asprintf(&url, "zk://%s%s%s", before, zk_url(scene.zk) + strlen("zk://"), behind) >
-                0);
-    return url;
+    return text_of("zk://%s%s%s", before, zk_url(scene.zk) + strlen("zk://"), behind);
 }
 
 CASE_AROUND(a_chroot_has_to_be_there, scene_heal, NULL) {
@@ -345,8 +335,8 @@ CASE_AROUND(a_user_has_nodes_of_its_own, scene_heal, NULL) {
 
 /* What other recipes keep under a name is not taken for a lock's line. */
 CASE_AROUND(other_recipes_are_left_alone, scene_heal, NULL) {
-    hf_client *client = scene_direct(SURVIVES_MS);
-    hf_lock *lock = scene_lock(client, HF_PLAIN, "theirs");
+    own_client *client = scene_direct(SURVIVES_MS);
+    own_lock *lock = scene_lock(client, HF_PLAIN, "theirs");
     hf_lock_info *info = NULL;
     assert_int_equal(zk_make(scene.eyes, "/theirs", "", 0), 0);
     assert_int_equal(zk_make(scene.eyes, "/theirs/leases", "", 0), 0);
@@ -362,8 +352,6 @@ CASE_AROUND(other_recipes_are_left_alone, scene_heal, NULL) {
     assert_int_equal(info->kind, HF_FOUND_OTHER);
     assert_non_null(info->type_name);
     hf_lock_info_free(info);
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 CASE_AROUND(several_are_no_quorum, scene_heal, NULL) {

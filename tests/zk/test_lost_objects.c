@@ -7,11 +7,6 @@
 
 #include "support/trap.h"
 
-#include <pthread.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
-
 #define BRIEF_MS 1500 /* a lease that is waited out */
 #define SOON_MS 300   /* an exchange that is waited out */
 
@@ -40,31 +35,27 @@ static void fired_once(size_t before) {
 
 /* Nothing at the server tells who has taken them. */
 CASE_AROUND(reply_of_a_change_is_unknown, NULL, scene_heal) {
-    hf_client *client = scene_proxied(SURVIVES_MS);
-    hf_sem *sem = sem_of(client, "sem-ran");
+    own_client *client = scene_proxied(SURVIVES_MS);
+    own_sem *sem = sem_of(client, "sem-ran");
     assert_hf(HF_OK, hf_sem_try_set(sem, 5, 0, NULL));
     size_t fired = proxy_fired(scene.proxy);
-    proxy_drop_replies_after(scene.proxy, "setData /sem-ran");
+    proxy_drop_replies_after(scene.proxy, "multi");
     assert_hf(HF_EINDOUBT, hf_sem_acquire(sem, 1));
     fired_once(fired);
     assert_available(sem, 4);
-    hf_sem_free(sem);
-    hf_close(client);
 }
 
 /* It is as it was, behind a sync: so it was not done, and what was kept is refused when it comes. */
 CASE_AROUND(request_of_a_change_is_sent_again, NULL, scene_heal) {
-    hf_client *client = scene_proxied(SURVIVES_MS);
-    hf_sem *sem = sem_of(client, "sem-kept");
+    own_client *client = scene_proxied(SURVIVES_MS);
+    own_sem *sem = sem_of(client, "sem-kept");
     assert_hf(HF_OK, hf_sem_try_set(sem, 5, 0, NULL));
     size_t fired = proxy_fired(scene.proxy);
-    proxy_hold_request(scene.proxy, "setData /sem-kept");
+    proxy_hold_request(scene.proxy, "multi");
     assert_hf(HF_OK, hf_sem_acquire(sem, 1));
     assert_true(proxy_wait_fired(scene.proxy, fired + 1, HANG_MS));
     (void)proxy_release_held(scene.proxy);
     assert_available(sem, 4);
-    hf_sem_free(sem);
-    hf_close(client);
 }
 
 CASE_AROUND(reply_of_the_last_count_down, NULL, scene_heal) {
@@ -73,12 +64,107 @@ CASE_AROUND(reply_of_the_last_count_down, NULL, scene_heal) {
     assert_hf(HF_OK, hf_latch_new(client, "latch-ran", &latch));
     assert_hf(HF_OK, hf_latch_try_set(latch, 1, NULL));
     size_t fired = proxy_fired(scene.proxy);
-    proxy_drop_replies_after(scene.proxy, "delete /latch-ran");
+    proxy_drop_replies_after(scene.proxy, "multi");
     assert_hf(HF_EINDOUBT, hf_latch_count_down(latch));
     fired_once(fired);
     assert_int_equal(zk_exists(scene.eyes, "/latch-ran"), ZK_NO_NODE);
     hf_latch_free(latch);
     hf_close(client);
+}
+
+/* ---- A change that is late ------------------------------------------------------------------- */
+
+static hf_latch *latch_of(hf_client *client, const char *name) {
+    hf_latch *latch = NULL;
+    assert_hf(HF_OK, hf_latch_new(client, name, &latch));
+    return latch;
+}
+
+static void assert_count(hf_latch *latch, int64_t expected) {
+    int64_t count = -1;
+    assert_hf(HF_OK, hf_latch_count(latch, &count));
+    assert_int_equal(count, expected);
+}
+
+/* A node that is made anew has the versions of the one before. */
+CASE_AROUND(C394_a_count_down_of_an_older_latch, NULL, scene_heal) {
+    hf_op *op = NULL;
+    hf_client *client = scene_proxied(SURVIVES_MS), *other = scene_direct(SURVIVES_MS);
+    hf_latch *late = latch_of(client, "latch-late"), *latch = latch_of(other, "latch-late");
+    assert_hf(HF_OK, hf_latch_try_set(latch, 1, NULL));
+    proxy_stall_request(scene.proxy, "multi");
+    assert_hf(HF_OK, hf_latch_count_down_start(late, NULL, NULL, &op));
+    assert_true(proxy_wait_held(scene.proxy, HANG_MS));
+    assert_hf(HF_OK, hf_latch_count_down(latch));
+    assert_hf(HF_OK, hf_latch_try_set(latch, 5, NULL));
+    assert_true(proxy_release_held(scene.proxy) > 0);
+    assert_hf(HF_OK, scene_join(op));
+    assert_count(latch, 4); /* it was on its way all the time, so it counts for the new one: once */
+    assert_hf(HF_OK, hf_latch_delete(latch, NULL));
+    hf_latch_free(late);
+    hf_latch_free(latch);
+    hf_close(client);
+    hf_close(other);
+}
+
+CASE_AROUND(C394_a_change_of_an_older_semaphore, NULL, scene_heal) {
+    hf_op *op = NULL;
+    hf_client *client = scene_proxied(SURVIVES_MS), *other = scene_direct(SURVIVES_MS);
+    hf_sem *late = sem_of(client, "sem-late"), *sem = sem_of(other, "sem-late");
+    assert_hf(HF_OK, hf_sem_try_set(sem, 3, 0, NULL));
+    proxy_stall_request(scene.proxy, "multi");
+    assert_hf(HF_OK, hf_sem_acquire_start(late, 1, NULL, NULL, NULL, &op));
+    assert_true(proxy_wait_held(scene.proxy, HANG_MS));
+    assert_hf(HF_OK, hf_sem_delete(sem, NULL));
+    assert_hf(HF_OK, hf_sem_try_set(sem, 100, 0, NULL));
+    assert_true(proxy_release_held(scene.proxy) > 0);
+    assert_hf(HF_OK, scene_join(op));
+    assert_available(sem, 99);
+    assert_hf(HF_OK, hf_sem_delete(sem, NULL));
+    hf_sem_free(late);
+    hf_sem_free(sem);
+    hf_close(client);
+    hf_close(other);
+}
+
+/* Counts up and down in a chroot that only this case uses. */
+static void count_beneath(const char *chroot) {
+    char url[256];
+    snprintf(url, sizeof url, "%s%s", zk_url(scene.zk), chroot);
+    hf_client *client = scene_client(url, SURVIVES_MS);
+    hf_latch *latch = latch_of(client, "free/latch");
+    assert_hf(HF_OK, hf_latch_try_set(latch, 2, NULL));
+    assert_hf(HF_OK, hf_latch_count_down(latch));
+    assert_count(latch, 1);
+    assert_hf(HF_OK, hf_latch_count_down(latch));
+    assert_count(latch, 0);
+    hf_latch_free(latch);
+    hf_close(client);
+}
+
+/* Without the right to make, to write or to check the generation node, as in older versions. */
+CASE_AROUND(nobody_may_use_the_generation, NULL, scene_heal) {
+    static const int rights[] = {0, ZK_MAY_READ, ZK_MAY_WRITE};
+    assert_int_equal(zk_make(scene.eyes, "/strict", "", 0), 0);
+    assert_int_equal(zk_make(scene.eyes, "/strict/free", "", 0), 0);
+    assert_int_equal(zk_permit(scene.eyes, "/strict", ZK_MAY_READ), 0);
+    count_beneath("/strict");
+    assert_int_equal(zk_count(scene.eyes, "/strict"), 1);
+
+    assert_int_equal(zk_permit(scene.eyes, "/strict", 15), 0);
+    count_beneath("/strict");
+    struct zk_children *nodes = zk_children(scene.eyes, "/strict");
+    assert_int_equal(nodes->count, 2);
+    for (size_t i = 0; i < sizeof rights / sizeof *rights; i++) {
+        for (size_t j = 0; j < nodes->count; j++) {
+            char path[512];
+            snprintf(path, sizeof path, "/strict/%s", nodes->names[j]);
+            if (strcmp(nodes->names[j], "free") != 0)
+                assert_int_equal(zk_permit(scene.eyes, path, rights[i]), 0);
+        }
+        count_beneath("/strict");
+    }
+    zk_children_free(nodes);
 }
 
 /* The server deletes a container that has been empty for a while. */
@@ -96,8 +182,8 @@ static int take_two(hf_permits *permits, hf_permit_id ids[2]) {
 /* They are found by their ids. */
 CASE_AROUND(reply_of_taking_permits, NULL, scene_heal) {
     hf_permit_id ids[2];
-    hf_client *client = scene_proxied(SURVIVES_MS);
-    hf_permits *permits = permits_of(client, "pool-ran");
+    own_client *client = scene_proxied(SURVIVES_MS);
+    own_permits *permits = permits_of(client, "pool-ran");
     assert_hf(HF_OK, hf_permits_set(permits, 5));
     assert_hf(HF_OK, take_two(permits, ids)); /* the parents are there then */
     assert_hf(HF_OK, hf_permits_release_many(permits, ids, 2));
@@ -114,14 +200,12 @@ CASE_AROUND(reply_of_taking_permits, NULL, scene_heal) {
     assert_hf(HF_OK, hf_permits_release_many(permits, ids, 2));
     fired_once(fired);
     assert_beneath("/pool-ran/leases", 0);
-    hf_permits_free(permits);
-    hf_close(client);
 }
 
 CASE_AROUND(request_of_taking_permits, NULL, scene_heal) {
     hf_permit_id ids[2];
-    hf_client *client = scene_proxied(SURVIVES_MS);
-    hf_permits *permits = permits_of(client, "pool-kept");
+    own_client *client = scene_proxied(SURVIVES_MS);
+    own_permits *permits = permits_of(client, "pool-kept");
     assert_hf(HF_OK, hf_permits_set(permits, 5));
     size_t fired = proxy_fired(scene.proxy);
     proxy_hold_request(scene.proxy, "multi");
@@ -131,8 +215,6 @@ CASE_AROUND(request_of_taking_permits, NULL, scene_heal) {
     assert_beneath("/pool-kept/leases", 2);
     assert_beneath("/pool-kept/locks", 0);
     assert_hf(HF_OK, hf_permits_release_many(permits, ids, 2));
-    hf_permits_free(permits);
-    hf_close(client);
 }
 
 static int take_one(hf_permits *permits, int64_t lease_ms, hf_permit_id *id) {
@@ -183,24 +265,22 @@ CASE_AROUND(a_silence_that_outlasts_the_lease, NULL, scene_heal) {
 CASE_AROUND(a_refusal_of_taking_permits, NULL, scene_heal) {
     static const char throttled[20] = {[3] = 16, [16] = -1, [17] = -1, [18] = -1, [19] = -127};
     hf_permit_id id;
-    hf_client *client = scene_proxied(SURVIVES_MS);
-    hf_permits *permits = permits_of(client, "pool-refused");
+    own_client *client = scene_proxied(SURVIVES_MS);
+    own_permits *permits = permits_of(client, "pool-refused");
     warm_permits(permits);
     proxy_answer_instead(scene.proxy, "multi", throttled, sizeof throttled);
     assert_hf(HF_EUNAVAILABLE, take_one(permits, HF_WATCHDOG, &id));
     scene_await_empty("/pool-refused/locks");
     assert_hf(HF_OK, take_one(permits, HF_WATCHDOG, &id));
     assert_hf(HF_OK, hf_permits_release(permits, &id));
-    hf_permits_free(permits);
-    hf_close(client);
 }
 
 /* A lease that lasts is there although the session is not, and there is one of it. */
 CASE_AROUND(a_session_that_ends_with_the_reply, NULL, scene_heal) {
     hf_permit_id id;
-    hf_client *client = scene_proxied(ENDURING_MS);
-    hf_lock *lock = scene_lock(client, HF_PLAIN, "pool-session");
-    hf_permits *permits = permits_of(client, "pool-ended");
+    own_client *client = scene_proxied(ENDURING_MS);
+    own_lock *lock = scene_lock(client, HF_PLAIN, "pool-session");
+    own_permits *permits = permits_of(client, "pool-ended");
     warm_permits(permits);
     assert_hf(HF_OK, hf_lock_acquire(lock));
     hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
@@ -214,16 +294,12 @@ CASE_AROUND(a_session_that_ends_with_the_reply, NULL, scene_heal) {
     assert_beneath("/pool-ended/leases", 1);
     scene_await_empty("/pool-session"); /* with the session */
     proxy_heal(scene.proxy);
-    assert_hf(HF_OK, hf_op_wait(op, HANG_MS, NULL));
-    hf_op_free(op);
+    assert_hf(HF_OK, joined(op, NULL));
     assert_beneath("/pool-ended/leases", 1);
     assert_beneath("/pool-ended/locks", 0);
     assert_hf(HF_OK, hf_permits_release(permits, &id));
     assert_beneath("/pool-ended/leases", 0);
     assert_hf(HF_ELOST, hf_lock_release(lock));
-    hf_lock_free(lock);
-    hf_permits_free(permits);
-    hf_close(client);
 }
 
 /* ---- A thread that is late ------------------------------------------------------------------- */
@@ -280,14 +356,13 @@ CASE_AROUND(a_grant_that_is_read_late, NULL, scene_heal) {
 #if defined(__SANITIZE_THREAD__)
     skip(); /* it handles a signal when the thread wakes, and has a mutex */
 #endif
-    pthread_t thread;
     hf_client *client =
         scene_proxied(SURVIVES_MS); /* it bears a silence while its request is held */
     struct taker taker = {.permits = permits_of(client, "pool-late")};
     warm_permits(taker.permits);
     trap_set();
     proxy_stall_request(scene.proxy, "multi");
-    assert_int_equal(pthread_create(&thread, NULL, take_in_a_thread, &taker), 0);
+    pthread_t thread = started(take_in_a_thread, &taker);
     assert_true(proxy_wait_held(scene.proxy, HANG_MS));
     assert_true(wait_until(is_asleep, &taker, HANG_MS));
     trap_catch(thread);
@@ -312,9 +387,9 @@ CASE_AROUND(a_grant_that_is_read_late, NULL, scene_heal) {
 /* ---- A writer that reads --------------------------------------------------------------------- */
 
 CASE_AROUND(reply_of_a_writer_that_reads, NULL, scene_heal) {
-    hf_client *client = scene_proxied(SURVIVES_MS);
-    hf_lock *write = scene_lock(client, HF_WRITE, "rw-ran");
-    hf_lock *read = scene_lock(client, HF_READ, "rw-ran");
+    own_client *client = scene_proxied(SURVIVES_MS);
+    own_lock *write = scene_lock(client, HF_WRITE, "rw-ran");
+    own_lock *read = scene_lock(client, HF_READ, "rw-ran");
     assert_hf(HF_OK, hf_lock_acquire(write));
     size_t fired = proxy_fired(scene.proxy);
     proxy_drop_replies_after(scene.proxy, "create2 /rw-ran/");
@@ -328,9 +403,6 @@ CASE_AROUND(reply_of_a_writer_that_reads, NULL, scene_heal) {
     assert_hf(HF_OK, hf_lock_release(write));
     assert_hf(HF_OK, hf_lock_release(read));
     assert_beneath("/rw-ran", 0);
-    hf_lock_free(write);
-    hf_lock_free(read);
-    hf_close(client);
 }
 
 int main(void) {

@@ -5,8 +5,6 @@
 #include "support/case.h"
 #include "zk/scene.h"
 
-#include <stdio.h>
-
 enum loss { REPLY_LOST, REQUEST_LOST };
 
 static void arm(enum loss loss, const char *matcher) {
@@ -23,8 +21,7 @@ static void deliver(enum loss loss) {
 }
 
 static void loses_on_the_way_in(enum loss loss, const char *name, const char *matcher) {
-    char path[64];
-    snprintf(path, sizeof path, "/%s", name);
+    own_text *path = text_of("/%s", name);
     scene_warm(name);
     hf_client *client = scene_proxied(SURVIVES_MS);
     hf_lock *lock = scene_lock(client, HF_PLAIN, name);
@@ -61,8 +58,7 @@ CASE_AROUND(request_of_children, scene_heal, NULL) {
 }
 
 static void loses_on_the_way_out(enum loss loss, const char *name, const char *matcher) {
-    char path[64];
-    snprintf(path, sizeof path, "/%s", name);
+    own_text *path = text_of("/%s", name);
     hf_client *client = scene_proxied(SURVIVES_MS);
     hf_lock *lock = scene_lock(client, HF_PLAIN, name);
     assert_hf(HF_OK, hf_lock_acquire(lock));
@@ -143,28 +139,25 @@ CASE_AROUND(request_of_the_heartbeat, scene_heal, NULL) {
 /* A client that gives up with a create unanswered leaves no node behind. */
 CASE_AROUND(given_up_without_an_answer, scene_heal, NULL) {
     scene_warm("given-up");
-    hf_client *client = scene_proxied(SURVIVES_MS);
-    hf_lock *lock = scene_lock(client, HF_PLAIN, "given-up");
+    own_client *client = scene_proxied(SURVIVES_MS);
+    own_lock *lock = scene_lock(client, HF_PLAIN, "given-up");
     assert_hf(HF_OK, hf_ping(client));
     proxy_stall_request(scene.proxy, "create2 /given-up/");
     hf_op *op = scene_acquire_start(lock);
     assert_true(proxy_wait_held(scene.proxy, HANG_MS));
     hf_op_cancel(op);
-    assert_hf(HF_ECANCELED, hf_op_wait(op, HANG_MS, NULL));
-    hf_op_free(op);
+    assert_hf(HF_ECANCELED, joined(op, NULL));
     assert_true(proxy_release_held(scene.proxy) > 0);
     assert_nodes("given-up", 0);
     assert_hf(HF_OK, hf_lock_acquire(lock));
     assert_hf(HF_OK, hf_lock_release(lock));
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 /* The server deletes an empty container when it likes: here between two acquires, and with a create on its way. */
 CASE_AROUND(the_parent_vanishes, scene_heal, NULL) {
     scene_warm("vanishing");
-    hf_client *client = scene_proxied(SURVIVES_MS);
-    hf_lock *lock = scene_lock(client, HF_PLAIN, "vanishing");
+    own_client *client = scene_proxied(SURVIVES_MS);
+    own_lock *lock = scene_lock(client, HF_PLAIN, "vanishing");
     assert_int_equal(zk_delete(scene.eyes, "/vanishing"), 0);
     assert_hf(HF_OK, hf_lock_acquire(lock));
     assert_hf(HF_OK, hf_lock_release(lock));
@@ -176,8 +169,6 @@ CASE_AROUND(the_parent_vanishes, scene_heal, NULL) {
     hf_owner owner = scene_acquired(op);
     assert_int_equal(zk_count(scene.eyes, "/vanishing"), 1);
     assert_hf(HF_OK, hf_lock_release_as(lock, owner));
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 int main(void) {

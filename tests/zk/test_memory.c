@@ -93,15 +93,13 @@ static bool play(hf_lock *rival, long fail_at) {
 }
 
 CASE_AROUND(memory_runs_out, scene_heal, NULL) {
-    hf_client *client = scene_direct(SURVIVES_MS);
-    hf_lock *rival = scene_lock(client, HF_PLAIN, NAME);
+    own_client *client = scene_direct(SURVIVES_MS);
+    own_lock *rival = scene_lock(client, HF_PLAIN, NAME);
     scene_warm(NAME);
     long step = 1;
     while (play(rival, step))
         assert_true(++step < STEPS_MAX);
     assert_true(step > 20);
-    hf_lock_free(rival);
-    hf_close(client);
 }
 
 int main(void) {

@@ -38,7 +38,7 @@ static void write_and_read(hf_client *client) {
 }
 
 static void take_and_give_back(hf_client *client) {
-    hf_permits *permits = NULL;
+    own_permits *permits = NULL;
     hf_permit_id ids[3];
     hf_permits_options options = HF_PERMITS_OPTIONS_INIT;
     options.count = 3;
@@ -46,20 +46,17 @@ static void take_and_give_back(hf_client *client) {
     int err = hf_permits_new(client, "mem/pool", &permits);
     if (is_done(err) && is_done(hf_permits_acquire_with(permits, &options, ids)))
         is_done(hf_permits_release_many(permits, ids, 3));
-    hf_permits_free(permits);
 }
 
 static void count(hf_client *client) {
-    hf_sem *sem = NULL;
-    hf_latch *latch = NULL;
+    own_sem *sem = NULL;
+    own_latch *latch = NULL;
     if (is_done(hf_sem_new(client, "mem/sem", &sem)))
         if (is_done(hf_sem_acquire_for(sem, 1, HANG_MS)))
             is_done(hf_sem_release(sem, 1));
     if (is_done(hf_latch_new(client, "mem/latch", &latch)))
         if (is_done(hf_latch_try_set(latch, 1, NULL)))
             is_done(hf_latch_count_down(latch));
-    hf_sem_free(sem);
-    hf_latch_free(latch);
 }
 
 /* True: the failing call was reached. */

@@ -6,8 +6,6 @@
 #include "support/case.h"
 #include "zk/scene.h"
 
-#include <string.h>
-
 struct row {
     any_kind kind;
     const char *name, *path;

@@ -7,12 +7,7 @@
 
 #include <dlfcn.h>
 #include <netdb.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 /* ---- A holder in another process ------------------------------------------------------------- */
 
@@ -97,13 +92,11 @@ static bool stop_a_holder(hf_lock *lock) {
 
 CASE_AROUND(stopped_for_longer_than_its_session, scene_heal, NULL) {
     int rounds = 1;
-    hf_client *client = scene_direct(SURVIVES_MS);
-    hf_lock *lock = scene_lock(client, HF_PLAIN, "stopped");
+    own_client *client = scene_direct(SURVIVES_MS);
+    own_lock *lock = scene_lock(client, HF_PLAIN, "stopped");
     while (!stop_a_holder(lock))
         assert_true(rounds++ < SCENE_ROUNDS);
     print_message("stopped while it held in round %d\n", rounds);
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 CASE_AROUND(killed, scene_heal, NULL) {
@@ -177,6 +170,7 @@ static atomic_bool resolves;
 static atomic_int failed_lookups;
 
 /* The library's resolver, but for one name. */
+/* NOLINTNEXTLINE(readability-inconsistent-declaration-parameter-name) */
 int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints,
                 struct addrinfo **ret) {
     int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
@@ -196,11 +190,10 @@ static bool have_lookups_failed(void *unused) {
 
 /* A name that has led to a server may do so again, so its absence ends no wait. */
 CASE_AROUND(U91_a_name_that_goes_away_is_waited_for, scene_heal, NULL) {
-    char url[64];
-    snprintf(url, sizeof url, "zk://sometimes.invalid:%d", proxy_port(scene.proxy));
+    own_text *url = text_of("zk://sometimes.invalid:%d", proxy_port(scene.proxy));
     atomic_store(&resolves, true);
-    hf_client *client = scene_client(url, SURVIVES_MS);
-    hf_lock *lock = scene_lock(client, HF_PLAIN, "sometimes");
+    own_client *client = scene_client(url, SURVIVES_MS);
+    own_lock *lock = scene_lock(client, HF_PLAIN, "sometimes");
     assert_hf(HF_OK, hf_lock_acquire(lock));
     assert_hf(HF_OK, hf_lock_release(lock));
     atomic_store(&resolves, false);
@@ -209,8 +202,6 @@ CASE_AROUND(U91_a_name_that_goes_away_is_waited_for, scene_heal, NULL) {
     assert_true(wait_until(have_lookups_failed, NULL, HANG_MS));
     atomic_store(&resolves, true);
     assert_hf(HF_OK, hf_lock_release_as(lock, scene_acquired(op)));
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 /* The holder learns that its session is gone, at its end: a server that knows less than we have seen says nothing. Who
@@ -260,7 +251,8 @@ static bool is_closed(void *arg) {
     return zk_exists(scene.eyes, of->node) == ZK_NO_NODE;
 }
 
-/* Somebody else ends the sessions of a holder and of one who waits. The first is told, the second waits in the queue anew. */
+/* Somebody else ends the sessions of a holder and of one who waits. The first is told, the second
+ * waits in the queue anew. */
 CASE_AROUND(closed_from_outside, scene_heal, NULL) {
     struct scene_events events = {0};
     hf_client *client = scene_direct(SURVIVES_MS), *rival = scene_direct(SURVIVES_MS),
@@ -295,7 +287,8 @@ CASE_AROUND(closed_from_outside, scene_heal, NULL) {
     hf_close(third);
 }
 
-/* Somebody deletes the node of one who waits. It waits in the queue anew: what was before it is gone then, and so is its place. */
+/* Somebody deletes the node of one who waits. It waits in the queue anew: what was before it is
+ * gone then, and so is its place. */
 CASE_AROUND(a_place_deleted_from_outside, scene_heal, NULL) {
     hf_client *client = scene_direct(SURVIVES_MS), *rival = scene_direct(SURVIVES_MS),
               *third = scene_direct(SURVIVES_MS);
@@ -341,8 +334,7 @@ static bool is_raised_twice(void *arg) {
 
 /* Thirty seconds are asked for, and less is got: what counts is the server's word. */
 CASE_AROUND(a_server_that_grants_less, scene_heal, NULL) {
-    char line[64];
-    snprintf(line, sizeof line, "maxSessionTimeout=%d", ENDURING_MS);
+    own_text *line = text_of("maxSessionTimeout=%d", ENDURING_MS);
     struct zk_options options = {.config = (const char *const[]){line, NULL}};
     struct zk *zk = zk_start(&options);
     hf_client *client = scene_client(zk_url(zk), 30000);
@@ -387,13 +379,12 @@ CASE_AROUND(a_caller_that_is_stuck_stops_nothing, scene_heal, NULL) {
             *wanted = scene_lock(client, HF_PLAIN, "wanted"),
             *theirs = scene_lock(rival, HF_PLAIN, "wanted");
     struct sigaction action = {.sa_handler = get_stuck}, before;
-    pthread_t thread;
     void *got = NULL;
     assert_hf(HF_OK, hf_lock_on_lost(lock, scene_on_event, &events));
     assert_hf(HF_OK, hf_lock_acquire(theirs));
     assert_hf(HF_OK, hf_lock_acquire(lock));
     assert_int_equal(sigaction(SIGUSR1, &action, &before), 0);
-    assert_int_equal(pthread_create(&thread, NULL, wait_queued, wanted), 0);
+    pthread_t thread = started(wait_queued, wanted);
     assert_nodes("wanted", 2);
     assert_int_equal(pthread_kill(thread, SIGUSR1), 0);
     assert_true(wait_until(is_stuck, NULL, HANG_MS));
@@ -420,15 +411,15 @@ CASE_AROUND(a_caller_that_is_stuck_stops_nothing, scene_heal, NULL) {
 CASE_AROUND(an_answer_is_looked_at_late, scene_heal, NULL) {
     enum { T_MS = 9000 };
     hf_options options = HF_OPTIONS_INIT;
-    hf_client *client = NULL;
-    hf_op *op = NULL;
+    own_client *client = NULL;
+    own_op *op = NULL;
     hf_acquire_options acquire = HF_ACQUIRE_OPTIONS_INIT;
     options.watchdog_ms = T_MS;
     options.flags = HF_MANUAL_DISPATCH;
     scene_warm("late-answer");
     assert_hf(HF_OK, hf_open(proxy_tcp_url(scene.proxy), &options, &client));
-    hf_lock *held = scene_lock(client, HF_PLAIN, "kept"); /* so that the session is proved again */
-    hf_lock *late = scene_lock(client, HF_PLAIN, "late-answer");
+    own_lock *held = scene_lock(client, HF_PLAIN, "kept"); /* so that the session is proved again */
+    own_lock *late = scene_lock(client, HF_PLAIN, "late-answer");
     assert_hf(HF_OK, hf_lock_acquire(held));
     int64_t greeted_ms = now_ms(); /* or earlier */
     size_t greetings = proxy_seen(scene.proxy, "connect");
@@ -450,10 +441,6 @@ CASE_AROUND(an_answer_is_looked_at_late, scene_heal, NULL) {
     /* on a busy machine a third connection may be there, and may have proved more */
     assert_true(left_ms <= (end_ms > 0 ? end_ms : 0) ||
                 proxy_seen(scene.proxy, "connect") > greetings + 1);
-    hf_op_free(op);
-    hf_lock_free(held);
-    hf_lock_free(late);
-    hf_close(client);
 }
 
 CASE_AROUND(closed_without_holds, scene_heal, NULL) {
@@ -483,8 +470,8 @@ static int exit_at_once(void *arg) {
 }
 
 CASE_AROUND(a_child_takes_nothing_along, scene_heal, NULL) {
-    hf_client *client = scene_proxied(SURVIVES_MS);
-    hf_lock *lock = scene_lock(client, HF_PLAIN, "forked");
+    own_client *client = scene_proxied(SURVIVES_MS);
+    own_lock *lock = scene_lock(client, HF_PLAIN, "forked");
     assert_hf(HF_OK, hf_lock_acquire(lock));
     size_t seen = proxy_seen(scene.proxy, "closeSession");
     assert_true(expect_exit(run_child(exit_at_once, client), 0, HANG_MS));
@@ -492,8 +479,6 @@ CASE_AROUND(a_child_takes_nothing_along, scene_heal, NULL) {
     assert_int_equal(zk_count(scene.eyes, "/forked"), 1);
     assert_int_equal(proxy_seen(scene.proxy, "closeSession"), seen);
     assert_hf(HF_OK, hf_lock_release(lock));
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 int main(void) {

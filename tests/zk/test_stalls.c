@@ -1,25 +1,20 @@
 /*
- * A leader that stands still for a while, and packets that are lost between it and the holder's server: the client that holds
- * knows that it does not any more before the next one does.
+ * A leader that stands still for a while, and packets that are lost between it and the holder's
+ * server: the client that holds knows that it does not any more before the next one does.
  *
- * What a request of ours proves must not depend on a leader that is punctual. So the leader of a real ensemble is stopped,
- * for less than the others would wait for it or for more, while a holder at a follower asks for a lock, holds one, or only
- * reads; when the leader goes on, packets between the two are lost, in one direction or in both. A rival at a third server
- * wants the same lock. Two rounds; in `make soak` forty, with 3 and 5 servers, and sessions of 10 and 30 s, four ensembles
+ * What a request of ours proves must not depend on a leader that is punctual. So the leader of a
+ * real ensemble is stopped, for less than the others would wait for it or for more, while a holder
+ * at a follower asks for a lock, holds one, or only reads; when the leader goes on, packets between
+ * the two are lost, in one direction or in both. A rival at a third server wants the same lock. Two
+ * rounds; in `make soak` forty, with 3 and 5 servers, and sessions of 10 and 30 s, four ensembles
  * at once.
  */
 #include "support/case.h"
 #include "support/random.h"
-#include "support/wait.h"
 #include "support/zk_net.h"
 #include "zk/scene.h"
 
-#include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 enum { TICK_MS = 2000, SYNC_LIMIT = 5, PLAYERS = 4, ROUNDS = 10, RIVAL_MS = 40000 };
 

@@ -1,15 +1,12 @@
 /*
- * A survey of ZooKeeper's tree: who holds, who waits and in which order, of every kind of queue, ours and Curator's; names,
- * prefixes and patterns; deadlocks; and that nothing is written, and a lost connection is made up for.
+ * A survey of ZooKeeper's tree: who holds, who waits and in which order, of every kind of queue,
+ * ours and Curator's; names, prefixes and patterns; deadlocks; and that nothing is written, and a
+ * lost connection is made up for.
  */
 #include "support/case.h"
 #include "zk/scene.h"
 
 #include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static hf_fleet *survey(hf_client *client, const char *pattern) {
     hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
@@ -68,11 +65,9 @@ static void leave(struct member *member) {
 }
 
 CASE_AROUND(nothing_is_there, scene_heal, NULL) {
-    hf_client *client = scene_direct(SURVIVES_MS);
-    hf_fleet *fleet = survey(client, "nobody-*");
+    own_client *client = scene_direct(SURVIVES_MS);
+    own_fleet *fleet = survey(client, "nobody-*");
     assert_int_equal(fleet->locks_len, 0);
-    hf_fleet_free(fleet);
-    hf_close(client);
 }
 
 CASE_AROUND(a_queue_is_reported_in_order, scene_heal, NULL) {
@@ -131,7 +126,7 @@ CASE_AROUND(readers_and_writers_are_distinguished, scene_heal, NULL) {
 }
 
 CASE_AROUND(a_writer_that_reads_holds_both, scene_heal, NULL) {
-    hf_client *client = scene_direct(SURVIVES_MS);
+    own_client *client = scene_direct(SURVIVES_MS);
     hf_lock *write = scene_lock(client, HF_WRITE, "both"),
             *read = scene_lock(client, HF_READ, "both");
     assert_hf(HF_OK, hf_lock_acquire(write));
@@ -148,7 +143,6 @@ CASE_AROUND(a_writer_that_reads_holds_both, scene_heal, NULL) {
     leave(&other);
     hf_lock_free(read);
     hf_lock_free(write);
-    hf_close(client);
 }
 
 CASE_AROUND(permits_and_their_waiters, scene_heal, NULL) {
@@ -188,7 +182,7 @@ CASE_AROUND(permits_and_their_waiters, scene_heal, NULL) {
 
 /* Curator's recipes write an address. A node of no session is nobody's, and stays. */
 CASE_AROUND(nodes_of_others_are_named_by_their_session, scene_heal, NULL) {
-    hf_client *client = scene_direct(SURVIVES_MS);
+    own_client *client = scene_direct(SURVIVES_MS);
     struct zk_client *java = zk_client_open(zk_port(scene.zk));
     char expected[80];
     assert_int_equal(zk_make(scene.eyes, "/java", "", 0), 0);
@@ -215,7 +209,6 @@ CASE_AROUND(nodes_of_others_are_named_by_their_session, scene_heal, NULL) {
     hf_fleet_free(fleet);
     assert_int_equal(zk_delete(scene.eyes, "/java/lock-0000000005"), 0);
     zk_client_close(java);
-    hf_close(client);
 }
 
 /* Names are paths, so locks may be beneath each other; what is no lock is no lock. */
@@ -276,7 +269,7 @@ CASE_AROUND(a_prefix_and_a_chroot_are_left_out, scene_heal, NULL) {
 /* What does not fit is counted. */
 CASE_AROUND(a_long_queue_is_cut, scene_heal, NULL) {
     enum { LEN = 130 };
-    hf_client *client = scene_direct(SURVIVES_MS);
+    own_client *client = scene_direct(SURVIVES_MS);
     char path[64];
     assert_int_equal(zk_make(scene.eyes, "/long", "", 0), 0);
     for (int i = 0; i < LEN; i++) {
@@ -292,19 +285,17 @@ CASE_AROUND(a_long_queue_is_cut, scene_heal, NULL) {
         snprintf(path, sizeof path, "/long/lock-%010d", i);
         assert_int_equal(zk_delete(scene.eyes, path), 0);
     }
-    hf_close(client);
 }
 
 /* ---- Deadlocks ---- */
 
 static hf_deadlocks *deadlocks_of(hf_client *client, const char *pattern, hf_fleet **ret_later) {
-    hf_fleet *earlier = survey(client, pattern);
+    own_fleet *earlier = survey(client, pattern);
     hf_deadlocks *found = NULL;
     int64_t earlier_ms = now_ms(); /* a deadlock is what two surveys of different times have */
     assert_true(WAIT_FOR(now_ms() > earlier_ms, HANG_MS));
     *ret_later = survey(client, pattern);
     assert_hf(HF_OK, hf_fleet_deadlocks(earlier, *ret_later, &found));
-    hf_fleet_free(earlier);
     return found;
 }
 
@@ -400,7 +391,7 @@ CASE_AROUND(a_command_waits_for_the_hold_it_runs_under, scene_heal, NULL) {
 
 /* Nodes as Java makes them: whose sessions wait for each other's. */
 CASE_AROUND(sessions_of_others_wait_for_each_other, scene_heal, NULL) {
-    hf_client *client = scene_direct(SURVIVES_MS);
+    own_client *client = scene_direct(SURVIVES_MS);
     struct zk_client *one = zk_client_open(zk_port(scene.zk)),
                      *two = zk_client_open(zk_port(scene.zk));
     assert_int_equal(zk_make(scene.eyes, "/jdead", "", 0), 0);
@@ -417,7 +408,6 @@ CASE_AROUND(sessions_of_others_wait_for_each_other, scene_heal, NULL) {
     hf_fleet_free(search.fleet);
     zk_client_close(two);
     zk_client_close(one);
-    hf_close(client);
 }
 
 /* ---- Trouble ---- */
@@ -467,7 +457,7 @@ CASE_AROUND(a_lost_connection_is_made_up_for, scene_heal, NULL) {
 CASE_AROUND(connections_that_keep_breaking_end_it, scene_heal, NULL) {
     hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     hf_fleet *fleet = NULL;
-    hf_client *client = scene_proxied(SURVIVES_MS);
+    own_client *client = scene_proxied(SURVIVES_MS);
     options.limit_ms = HANG_MS;
     assert_hf(HF_OK, hf_ping(client));
     for (int i = 0; i < 100; i++)
@@ -477,11 +467,10 @@ CASE_AROUND(connections_that_keep_breaking_end_it, scene_heal, NULL) {
     assert_true(fleet == NULL);
     proxy_heal(scene.proxy);
     hf_fleet_free(survey(client, NULL));
-    hf_close(client);
 }
 
 CASE_AROUND(a_survey_can_be_cancelled, scene_heal, NULL) {
-    hf_client *client = scene_proxied(SURVIVES_MS);
+    own_client *client = scene_proxied(SURVIVES_MS);
     hf_op *op = NULL;
     hf_fleet *fleet = NULL;
     assert_hf(HF_OK, hf_ping(client));
@@ -489,17 +478,15 @@ CASE_AROUND(a_survey_can_be_cancelled, scene_heal, NULL) {
     assert_hf(HF_OK, hf_survey_start(client, NULL, &fleet, NULL, NULL, &op));
     assert_true(proxy_wait_held(scene.proxy, HANG_MS));
     hf_op_cancel(op);
-    assert_hf(HF_ECANCELED, hf_op_wait(op, HANG_MS, NULL));
-    hf_op_free(op);
+    assert_hf(HF_ECANCELED, joined(op, NULL));
     assert_null(fleet);
     proxy_heal(scene.proxy);
-    hf_close(client);
 }
 
 /* What was not found by then is missing, also if that is all: none of it is an error. */
 CASE_AROUND(the_limit_comes_before_an_answer, scene_heal, NULL) {
     static const char *const at[] = {"sync /", "exists /"};
-    hf_client *client = scene_proxied(SURVIVES_MS);
+    own_client *client = scene_proxied(SURVIVES_MS);
     hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
     options.limit_ms = 400;
     assert_hf(HF_OK, hf_ping(client));
@@ -514,7 +501,6 @@ CASE_AROUND(the_limit_comes_before_an_answer, scene_heal, NULL) {
         hf_fleet_free(fleet);
         assert_true(proxy_release_held(scene.proxy) >= 1);
     }
-    hf_close(client);
 }
 
 int main(void) {

@@ -8,11 +8,9 @@
 #include "support/case.h"
 #include "zk/scene.h"
 
-#include <pthread.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { TIMERS = 8 };
 
@@ -73,8 +71,8 @@ static void suspend_for(int64_t seconds) {
 /* The hold is over when the machine wakes up, before anybody was asked; and so is what the server had of it, soon. */
 CASE_AROUND(a_hold_ends_while_the_machine_sleeps, scene_heal, NULL) {
     struct scene_events events = {0};
-    hf_client *client = scene_proxied(SURVIVES_MS);
-    hf_lock *lock = scene_lock(client, HF_PLAIN, "sleeps");
+    own_client *client = scene_proxied(SURVIVES_MS);
+    own_lock *lock = scene_lock(client, HF_PLAIN, "sleeps");
     assert_hf(HF_OK, hf_lock_on_lost(lock, scene_on_event, &events));
     assert_hf(HF_OK, hf_lock_acquire(lock));
     assert_true(hf_lock_remaining_ms(lock) > 0);
@@ -86,14 +84,12 @@ CASE_AROUND(a_hold_ends_while_the_machine_sleeps, scene_heal, NULL) {
     proxy_heal(scene.proxy);
     assert_hf(HF_OK, hf_lock_acquire_for(lock, HANG_MS));
     assert_hf(HF_OK, hf_lock_release(lock));
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 /* A nap that is shorter than what is left changes nothing. */
 CASE_AROUND(a_nap_costs_nothing, scene_heal, NULL) {
-    hf_client *client = scene_direct(SURVIVES_MS);
-    hf_lock *lock = scene_lock(client, HF_PLAIN, "nap");
+    own_client *client = scene_direct(SURVIVES_MS);
+    own_lock *lock = scene_lock(client, HF_PLAIN, "nap");
     assert_hf(HF_OK, hf_lock_acquire(lock));
     suspend_for(SURVIVES_MS / 1000 / 6);
     assert_true(hf_lock_remaining_ms(lock) <= SURVIVES_MS - SURVIVES_MS / 6);
@@ -101,8 +97,6 @@ CASE_AROUND(a_nap_costs_nothing, scene_heal, NULL) {
     assert_hf(HF_OK, hf_lock_release(lock));
     assert_hf(HF_OK, hf_lock_release(lock));
     assert_int_equal(scene_stats(client).losses, 0);
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 int main(void) {

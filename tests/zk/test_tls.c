@@ -7,25 +7,12 @@
 #include "support/tool.h"
 #include "zk/scene.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 static struct {
     struct authority *ca, *other_ca;
     struct zk *zk;
     char *url;   /* zks:// */
     char *plain; /* the same port, in clear */
 } world;
-
-static char *text(const char *format, ...) {
-    char *made = NULL;
-    va_list args;
-    va_start(args, format);
-    assert_true(vasprintf(&made, format, args) > 0);
-    va_end(args);
-    return made;
-}
 
 /* Its clients in clear, for the helpers of zk.h, have a port of their own. */
 static int start(void **state) {
@@ -35,19 +22,20 @@ static int start(void **state) {
     world.other_ca = authority_new("other");
     const struct certificate *certificate =
         authority_issue(world.ca, &(struct certificate_options){.names = "IP:127.0.0.1"});
-    char *lines[] = {text("serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory"),
-                     text("secureClientPort=%d", port),
-                     text("secureClientPortAddress=127.0.0.1"),
-                     text("ssl.keyStore.type=PEM"),
-                     text("ssl.keyStore.location=%s", certificate_both(certificate)),
-                     text("ssl.trustStore.type=PEM"),
-                     text("ssl.trustStore.location=%s", authority_file(world.ca)),
-                     text("ssl.clientAuth=none"),
-                     NULL};
+    char *lines[] = {
+        text_of("serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory"),
+        text_of("secureClientPort=%d", port),
+        text_of("secureClientPortAddress=127.0.0.1"),
+        text_of("ssl.keyStore.type=PEM"),
+        text_of("ssl.keyStore.location=%s", certificate_both(certificate)),
+        text_of("ssl.trustStore.type=PEM"),
+        text_of("ssl.trustStore.location=%s", authority_file(world.ca)),
+        text_of("ssl.clientAuth=none"),
+        NULL};
     const struct zk_options options = {.config = (const char *const *)lines};
     world.zk = zk_start(&options);
-    world.url = text("zks://127.0.0.1:%d", port);
-    world.plain = text("zk://127.0.0.1:%d", port);
+    world.url = text_of("zks://127.0.0.1:%d", port);
+    world.plain = text_of("zk://127.0.0.1:%d", port);
     for (size_t i = 0; lines[i] != NULL; i++)
         free(lines[i]);
     return 0;
@@ -95,7 +83,7 @@ CASE(a_lock_over_tls) {
 
 /* A user and password, which only TLS keeps secret: what she makes is hers. */
 CASE(a_user_over_tls) {
-    char *url = text("zks://ann:secret@%s", world.url + strlen("zks://"));
+    own_text *url = text_of("zks://ann:secret@%s", world.url + strlen("zks://"));
     hf_client *ann = client_of(url, world.ca), *anybody = client_of(world.url, world.ca);
     hf_lock *hers = scene_lock(ann, HF_PLAIN, "hers"),
             *not_theirs = scene_lock(anybody, HF_PLAIN, "hers");
@@ -106,21 +94,18 @@ CASE(a_user_over_tls) {
     hf_lock_free(not_theirs);
     hf_close(ann);
     hf_close(anybody);
-    free(url);
 }
 
 CASE(a_stranger_is_not_believed) {
-    hf_client *client = client_of(world.url, world.other_ca);
+    own_client *client = client_of(world.url, world.other_ca);
     assert_hf(HF_ETLS, hf_ping(client));
-    hf_close(client);
 }
 
 CASE(in_clear_there_is_no_answer) {
-    hf_client *client = client_of(world.plain, NULL);
+    own_client *client = client_of(world.plain, NULL);
     int err = hf_ping(client);
     assert_true(err == HF_EUNREACH || err == HF_EPROTO);
     assert_non_null(strstr(hf_last_error()->text, "zks://"));
-    hf_close(client);
 }
 
 CASE(options_of_tls_need_tls) {
@@ -132,9 +117,9 @@ CASE(options_of_tls_need_tls) {
 /* Words are answered over TLS, too, by whom the library trusts. */
 CASE(the_doctor_asks_over_tls) {
     static const char checks[] = "doctor --skip latency --skip waking --skip deadlocks";
-    char *trusting = text("--cacert '%s' %s", authority_file(world.ca), checks),
-         *doubting = text("--cacert '%s' -t 2s %s 2>&1", authority_file(world.other_ca), checks),
-         *careless = text("--insecure %s 2>/dev/null", checks);
+    char *trusting = text_of("--cacert '%s' %s", authority_file(world.ca), checks),
+         *doubting = text_of("--cacert '%s' -t 2s %s 2>&1", authority_file(world.other_ca), checks),
+         *careless = text_of("--insecure %s 2>/dev/null", checks);
     tool_use(world.url);
     assert_true(tool_says(trusting, "ok       version      ZooKeeper 3."));
     assert_true(tool_says(trusting, "ok       ensemble     one server"));
@@ -144,8 +129,8 @@ CASE(the_doctor_asks_over_tls) {
     free(said);
 
     /* What the url says of whom to trust is for both. */
-    char *whole = text("%s?tls_ca_file=%%2F%s", world.url, authority_file(world.ca) + 1),
-         *none = text("%s?watchdog_ms=20000&tls_verify=none", world.url);
+    char *whole = text_of("%s?tls_ca_file=%%2F%s", world.url, authority_file(world.ca) + 1),
+         *none = text_of("%s?watchdog_ms=20000&tls_verify=none", world.url);
     tool_use(whole);
     assert_true(tool_says(checks, "ok       version      ZooKeeper 3."));
     tool_use(none);
@@ -154,7 +139,7 @@ CASE(the_doctor_asks_over_tls) {
     free(none);
 
     /* The same server by a name that its certificate does not have. */
-    char *both = text("%s,localhost:%s", world.url, strrchr(world.url, ':') + 1);
+    char *both = text_of("%s,localhost:%s", world.url, strrchr(world.url, ':') + 1);
     tool_use(both);
     assert_true(tool_says(trusting, "ok       version      ZooKeeper 3."));
     assert_true(tool_says(trusting, "warning  ensemble     localhost:"));

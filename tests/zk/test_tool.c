@@ -9,11 +9,7 @@
 #include "zk/scene.h"
 
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 enum { BUSY = 75, LOST = 79 };
 
@@ -23,7 +19,8 @@ static void assert_tool(int status, const char *words) {
     assert_true(expect_exit(tool_start(words), status, HANG_MS));
 }
 
-/* `holdfast run` of a command that writes a file and waits, and another file when it is asked to end, if it is to heed that. */
+/* `holdfast run` of a command that writes a file and waits, and another file when it is asked to
+ * end, if it is to heed that. */
 static pid_t start_run(const char *options, const char *name, const char *on_term) {
     char words[640];
     snprintf(words, sizeof words,
@@ -38,8 +35,7 @@ static bool has_file(void *path) {
 }
 
 static bool is_there(const char *name, const char *suffix, int64_t limit_ms) {
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s%s", dir, name, suffix);
+    own_text *path = text_of("%s/%s%s", dir, name, suffix);
     return wait_until(has_file, path, limit_ms);
 }
 
@@ -76,14 +72,12 @@ CASE_AROUND(a_silent_server_ends_the_command, scene_heal, NULL) {
 
 CASE_AROUND(a_killed_tool_frees_it_with_its_session, scene_heal, NULL) {
     pid_t tool = start_run("--ttl 6s", "killed", "true");
-    hf_client *client = scene_direct(SURVIVES_MS);
-    hf_lock *lock = scene_lock(client, HF_PLAIN, "killed");
+    own_client *client = scene_direct(SURVIVES_MS);
+    own_lock *lock = scene_lock(client, HF_PLAIN, "killed");
     assert_true(is_there("killed", "", HANG_MS));
     kill_child(tool);
     assert_hf(HF_OK, hf_lock_acquire_for(lock, HANG_MS)); /* when its session is over */
     assert_hf(HF_OK, hf_lock_release(lock));
-    hf_lock_free(lock);
-    hf_close(client);
 }
 
 static void assert_says(const char *words, const char *expected) {
@@ -118,11 +112,10 @@ CASE_AROUND(the_doctor_checks_zookeeper, scene_heal, NULL) {
 
 static bool doctor_finds_a_deadlock(void *arg) {
     (void)arg;
-    char *text = tool_output("doctor --skip ensemble --skip latency --skip waking", NULL);
+    own_text *text = tool_output("doctor --skip ensemble --skip latency --skip waking", NULL);
     bool found = strstr(text, "bad      deadlocks") != NULL &&
                  strstr(text, "waits for 'knot-a'") != NULL &&
                  strstr(text, "waits for 'knot-b'") != NULL;
-    free(text);
     return found;
 }
 
@@ -133,8 +126,7 @@ CASE_AROUND(a_deadlock_of_two_scripts_is_found, scene_heal, NULL) {
     for (int i = 0; i < 2; i++) {
         char words[TOOL_LINE + 512];
         char inner[TOOL_LINE];
-        char inner_words[128];
-        snprintf(inner_words, sizeof inner_words, "run --wait 60s %s -- true", names[1 - i]);
+        own_text *inner_words = text_of("run --wait 60s %s -- true", names[1 - i]);
         tool_line(inner, inner_words);
         for (char *quote = strchr(inner, '\''); quote != NULL; quote = strchr(quote, '\''))
             *quote = '"';
@@ -144,8 +136,7 @@ CASE_AROUND(a_deadlock_of_two_scripts_is_found, scene_heal, NULL) {
         scripts[i] = tool_start(words);
     }
     assert_true(is_there("knot-a", "", HANG_MS) && is_there("knot-b", "", HANG_MS));
-    char path[512];
-    snprintf(path, sizeof path, "%s/go", dir);
+    own_text *path = text_of("%s/go", dir);
     FILE *go = fopen(path, "we");
     assert_non_null(go);
     fclose(go);
@@ -164,8 +155,7 @@ CASE_AROUND(handles_are_refused_with_words, scene_heal, NULL) {
 
 /* Where the url leads to nothing, a lock is not free: nobody looks there but by mistake. */
 CASE_AROUND(a_missing_chroot_is_reported, scene_heal, NULL) {
-    char url[256];
-    snprintf(url, sizeof url, "%s/no-such-root", zk_url(scene.zk));
+    own_text *url = text_of("%s/no-such-root", zk_url(scene.zk));
     tool_use(url);
     bool shown = tool_says("show nightly 2>&1", "the url's node /no-such-root does not exist");
     pid_t held = tool_start("show --held nightly 2>/dev/null");

@@ -1,17 +1,12 @@
 /*
- * What an operator sees of three servers: `ls`, `watch`, `top`, `doctor` and the page, while all are there, while one is
- * missing, and through the death of the one that leads.
+ * What an operator sees of three servers: `ls`, `watch`, `top`, `doctor` and the page, while all
+ * are there, while one is missing, and through the death of the one that leads.
  *
  * A command goes on as long as this program does, so that a row that fails leaves nothing running.
  */
 #include "support/case.h"
 #include "support/tool.h"
 #include "zk/scene.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 static struct zk_ensemble *ensemble;
 static char *dir;
@@ -57,8 +52,7 @@ static pid_t start_run(const char *name) {
 }
 
 static void end_run(const char *name, pid_t pid) {
-    char path[512];
-    snprintf(path, sizeof path, "%s/%s", dir, name);
+    own_text *path = text_of("%s/%s", dir, name);
     FILE *file = fopen(path, "we");
     assert_non_null(file);
     fclose(file);
@@ -95,8 +89,7 @@ static bool is_watched(void *event) {
 }
 
 CASE_AROUND(a_hand_over_is_watched_through_the_death_of_the_leader, make_whole, NULL) {
-    char words[512];
-    snprintf(words, sizeof words, "watch --for 10m watched >%s/log", dir);
+    own_text *words = text_of("watch --for 10m watched >%s/log", dir);
     pid_t watch = tool_start(words);
     assert_true(wait_until(is_watched, "  free", HANG_MS));
     pid_t holder = start_run("watched");
@@ -118,9 +111,8 @@ CASE_AROUND(a_hand_over_is_watched_through_the_death_of_the_leader, make_whole, 
 CASE_AROUND(the_doctor_counts_servers, make_whole, NULL) {
     static const char words[] = "doctor --skip latency --skip waking --skip deadlocks";
     int status, follower = a_follower();
-    char missing[64];
-    snprintf(missing, sizeof missing, "127.0.0.1:%d does not answer",
-             zk_port(zk_member(ensemble, follower)));
+    own_text *missing =
+        text_of("127.0.0.1:%d does not answer", zk_port(zk_member(ensemble, follower)));
     char *text = tool_output(words, &status);
     assert_int_equal(status, 0);
     assert_non_null(strstr(text, "3 of 3 servers are up, 1 of them leads; 3 vote"));
@@ -139,10 +131,8 @@ CASE_AROUND(the_doctor_counts_servers, make_whole, NULL) {
 static struct tool_page *page;
 
 static bool page_shows(void *text) {
-    char *body = tool_fetch(page, "/api/locks");
-    bool shows = strstr(body, text) != NULL;
-    free(body);
-    return shows;
+    own_text *body = tool_fetch(page, "/api/locks");
+    return strstr(body, text) != NULL;
 }
 
 CASE_AROUND(the_page_outlives_a_server, make_whole, NULL) {

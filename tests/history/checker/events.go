@@ -27,7 +27,7 @@ type event struct {
 	like   int    // see alike: which of them,
 	rank   int    // and how many of them come before
 	chance *chance
-	until  int64 // of somebody who may stand in line: when nothing is left of that
+	until  int64 // of a chance, 0: none: when nothing is left of it
 }
 
 // Codes after which nobody knows what the server did, or will do yet.
@@ -168,6 +168,7 @@ func (b *builder) inLine(o *op, ops []*op) {
 	if b.mayBePassedOver(o) {
 		if o.code == "HF_OK" {
 			b.whole(&event{what: "take", op: o, hold: o.id, side: "_write", free: true})
+			b.stoodBefore(o)
 		} else {
 			b.inDoubt(o, "_write", true)
 		}
@@ -182,6 +183,19 @@ func (b *builder) inLine(o *op, ops []*op) {
 		stand.until = settledBy(o, ops)
 		b.may(o.call, "stand-"+o.id, stand, stands)
 		b.may(o.call, "leave-"+o.id, &event{what: "leave", op: o, hold: o.id}, ends)
+	}
+}
+
+// stoodBefore: a server that forgets the line while somebody waits is asked again. So it may have refused others
+// before, because of one that is granted the lock only afterwards.
+func (b *builder) stoodBefore(o *op) {
+	for i, w := range b.h.wipes {
+		if w.to <= o.call || w.from >= o.ret {
+			continue
+		}
+		hold := "stood-" + o.id + "-" + strconv.Itoa(i)
+		b.may(o.call, hold, &event{what: "take if free", op: o, hold: hold, side: "_write", free: true, until: w.to}, adds)
+		b.may(o.call, "end-"+hold, &event{what: "end", op: o, hold: hold}, ends)
 	}
 }
 
@@ -273,6 +287,16 @@ func isTooLate(o *op) bool {
 	return o.ret-o.call >= trusted
 }
 
+// mayHaveGivenUp: an attempt may have taken the lock, and had ended before the next. Past half its lease the
+// client releases the token of a string lock's unanswered attempt, and draws another.
+func (b *builder) mayHaveGivenUp(o *op) bool {
+	given := *o
+	if o.kind == "string" {
+		given.ret += o.ret - o.call
+	}
+	return isTooLate(&given) && b.mayHaveLost(o)
+}
+
 func (b *builder) acquire(o *op, ops []*op, side string, fair bool) {
 	hold := o.args["hold"]
 	nested := o.args["nested"] == "1"
@@ -289,12 +313,12 @@ func (b *builder) acquire(o *op, ops []*op, side string, fair bool) {
 	case o.code == "HF_OK":
 		b.whole(&event{what: "take", op: o, hold: o.id, side: side, more: b.mayNest(o),
 			either: b.isAtEither(o)})
-		if isTooLate(o) && !b.joint && b.mayHaveLost(o) {
+		if !b.joint && b.mayHaveGivenUp(o) {
 			b.inDoubt(o, side, fair)
 		}
 	case o.code == "HF_EBUSY":
 		b.whole(&event{what: "busy", op: o, side: side})
-		if isTooLate(o) && b.mayHaveLost(o) { // an attempt whose lease was over before the next one
+		if b.mayHaveGivenUp(o) {
 			b.inDoubt(o, side, fair)
 		}
 	case o.code == "HF_ELOST":
@@ -304,7 +328,7 @@ func (b *builder) acquire(o *op, ops []*op, side string, fair bool) {
 	case unknown[o.code] && nested:
 		b.whole(&event{what: "nest perhaps", op: o, hold: hold, side: side})
 	case unknown[o.code]:
-		if o.code == "HF_ETIMEDOUT" && !b.unsettled[o.owner+side] && !isTooLate(o) {
+		if o.code == "HF_ETIMEDOUT" && !b.unsettled[o.owner+side] && !isTooLate(o) && !b.mayHaveGivenUp(o) {
 			b.whole(&event{what: "busy", op: o, side: side})
 		}
 		b.inDoubt(o, side, fair)
@@ -335,6 +359,18 @@ func (b *builder) onHold(o *op, verb, side string) {
 		return
 	}
 	b.whole(e)
+}
+
+// lastHold is what its owner acquired last before.
+func lastHold(o *op, ops []*op) string {
+	hold := "-"
+	for _, earlier := range ops {
+		if earlier.owner == o.owner && earlier.code == "HF_OK" && verbIs(earlier, "acquire") &&
+			earlier.args["nested"] != "1" && earlier.ret <= o.call {
+			hold = earlier.id
+		}
+	}
+	return hold
 }
 
 func lockEvents(h *history, ops []*op) []porcupine.Operation {
@@ -384,7 +420,9 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 				continue
 			}
 			if o.code == "HF_OK" {
-				b.whole(&event{what: verb, op: o, side: side, line: b.seen(o, ops)})
+				hold := lastHold(o, ops)
+				b.whole(&event{what: verb, op: o, hold: hold, side: side, line: b.seen(o, ops),
+					late: b.quorum && hold != "-" && b.isLate(hold, o)})
 			} else if !unknown[o.code] {
 				b.impossible(o)
 			}

@@ -307,6 +307,16 @@ func isCount(mine *hold, count int64) bool {
 	return mine.inDoubt || mine.unsure || mine.granted || mine.free || count == int64(mine.count)
 }
 
+// isStored: of a hold that its client has lost, the servers of a quorum still say 1, however often it was nested.
+// So nobody believes in it any more.
+func isStored(mine *hold, e *event) bool {
+	if !e.late || mine == nil || mine.id != e.hold || e.op.value() != 1 {
+		return false
+	}
+	mine.inDoubt = true
+	return true
+}
+
 func (l lock) step(state interface{}, e *event) (bool, interface{}) {
 	s := state.(lockState)
 	ok := l.happens(&s, s.of(e.side, e.op.owner), e)
@@ -357,7 +367,7 @@ func (l lock) happens(s *lockState, mine *hold, e *event) bool {
 		answer := e.op.value() == 1
 		return s.isLocked(e.side, answer) == answer
 	case "count":
-		return isCount(mine, e.op.value())
+		return isCount(mine, e.op.value()) || isStored(mine, e)
 	case "break":
 		return s.breakSide(e.side, e.op.value() == 1)
 	case "break perhaps":

@@ -284,6 +284,86 @@ func TestAnAcquireThatTookItAndIsRefused(t *testing.T) {
 	}
 }
 
+// Who stood in line was the reason of a refusal, was forgotten with the line, and came again.
+func TestWhoStoodInLineIsForgotten(t *testing.T) {
+	waits := acquire(1, 60, "fair", "a", "acquire", "HF_OK")
+	waits.args["wait"] = "50"
+	between := acquire(20, 21, "fair", "c", "acquire", "HF_OK")
+	end := release(30, 31, "fair", "c", "release", "HF_OK", "c.acquire")
+	last := release(61, 62, "fair", "a", "release", "HF_OK", "a.acquire")
+	sure := map[string]int64{"a.acquire": 90e7, "c.acquire": 40e7}
+	forgotten := func(want porcupine.CheckResult, refused *op, wipes ...span) {
+		t.Helper()
+		ops := []*op{waits, refused, between, end, last}
+		if got := judge(&history{ops: ops, sure: sure, cuts: []int64{10e7}, wipes: wipes}, ops, *limit); got != want {
+			t.Errorf("%s instead of %s", got, want)
+		}
+	}
+	before := acquire(3, 4, "fair", "b", "acquire", "HF_EBUSY")
+	forgotten(porcupine.Ok, before, span{10e7, 11e7})
+	forgotten(porcupine.Illegal, before)
+	forgotten(porcupine.Illegal, acquire(12, 13, "fair", "b", "acquire", "HF_EBUSY"), span{10e7, 11e7})
+	waits.args["wait"] = "0" // It stands in no line.
+	forgotten(porcupine.Illegal, before, span{10e7, 11e7})
+}
+
+// Servers of a quorum store 1, however often it is nested: whose client has lost it is told that.
+func TestCountOfAQuorumAfterTheLoss(t *testing.T) {
+	sure := map[string]int64{"a.acquire": 9e7}
+	counted := func(want porcupine.CheckResult, kind string, call, ret int64, value, code string) {
+		t.Helper()
+		nested := acquire(3, 4, kind, "a", "acquire", "HF_OK")
+		nested.id, nested.args["nested"], nested.args["hold"] = "nested", "1", "a.acquire"
+		nested.outs = words{"count": "2", "token": "6"}
+		judged(t, want, sure, acquire(1, 2, kind, "a", "acquire", "HF_OK"), nested,
+			at(call, ret, kind, "a", "count", "HF_OK", words{}, words{"value": value}),
+			release(11, 12, kind, "a", "release", code, "a.acquire"))
+	}
+	for _, kind := range []string{"quorum", "quorum_fenced"} {
+		counted(porcupine.Ok, kind, 5, 6, "2", "HF_ELOST")
+		counted(porcupine.Ok, kind, 5, 10, "1", "HF_ELOST")
+		counted(porcupine.Illegal, kind, 5, 6, "1", "HF_ELOST")
+		counted(porcupine.Illegal, kind, 5, 10, "3", "HF_ELOST")
+		counted(porcupine.Illegal, kind, 5, 10, "1", "HF_OK")
+	}
+	counted(porcupine.Illegal, "plain", 5, 10, "1", "HF_ELOST")
+}
+
+// A string lock's first attempt is given up past half its lease, before it is over; another kind's is not. Nobody
+// but its own owner came: then that is no reason to refuse it.
+func TestAnAttemptThatIsGivenUp(t *testing.T) {
+	refusal := func(want porcupine.CheckResult, kind string, cuts []int64, ret int64, others ...*op) {
+		t.Helper()
+		late := acquire(1, ret, kind, "a", "acquire", "HF_EBUSY")
+		late.args["lease"] = "600"
+		ops := append([]*op{late}, others...)
+		for _, o := range others {
+			o.name, o.kind = kind, kind
+		}
+		sure := map[string]int64{"c.acquire": 95e7}
+		if got := judge(&history{ops: ops, sure: sure, cuts: cuts}, ops, *limit); got != want {
+			t.Errorf("%s, %d: %s instead of %s", kind, ret, got, want)
+		}
+	}
+	refused := acquire(3, 4, "", "b", "acquire", "HF_EBUSY")
+	after := acquire(20, 90, "", "c", "acquire", "HF_OK")
+	lost := []int64{5e7}
+	refusal(porcupine.Ok, "string", lost, 40, refused, after)
+	refusal(porcupine.Illegal, "string", nil, 40, refused, after)
+	refusal(porcupine.Illegal, "string", lost, 25, refused, after)
+	refusal(porcupine.Illegal, "plain", lost, 40, refused, after)
+	refusal(porcupine.Illegal, "string", lost, 40, refused)
+}
+
+// A cancelled acquire of its own is no reason, either.
+func TestRefusedByItsCancelledAcquires(t *testing.T) {
+	first := acquire(1, 2, "string", "a", "acquire", "HF_ECANCELED")
+	second := acquire(3, 4, "string", "a", "acquire", "HF_ECANCELED")
+	judged(t, porcupine.Illegal, nil, first, second, acquire(5, 6, "string", "a", "acquire", "HF_EBUSY"))
+	judged(t, porcupine.Ok, nil, first, second, acquire(5, 6, "string", "a", "acquire", "HF_OK"))
+	judged(t, porcupine.Ok, nil, first, second, acquire(5, 6, "string", "b", "acquire", "HF_EBUSY"))
+}
+
 // What an acquire has taken for a while that was given up is not in this model, so nothing is made of who
 // sees it, on whichever side.
 func TestMovingSeemsLocked(t *testing.T) {

@@ -210,7 +210,7 @@ const (
 func partOf(c *chance, o porcupine.Operation) part {
 	e := o.Input.(*event)
 	switch {
-	case c.use == stands && c.event.until < o.Call:
+	case c.event.until != 0 && c.event.until < o.Call:
 		return noPart
 	case c.use == ends || c.use == breaks:
 		return between

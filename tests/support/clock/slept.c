@@ -1,8 +1,9 @@
 /* Faults of time in the holder of `holdfast run`, at defined points; preloaded into the tool by tests/cli/tree.sh.
  *
  *   HF_TEST_SLEEPS=1      the machine sleeps for an hour when the holder has read its first note: the guard's consent
- *   HF_TEST_STALLS=FILE   while the file is there, the holder stalls for 1.5 s between the two readings of the clock from
- *                         which it computes the deadline: before the second reading after a look for notes
+ *   HF_TEST_STALLS=FILE   while the file is there, the holder stalls for 1.5 s between the two
+ *                         readings of the clock from which it computes the deadline: before the
+ *                         second reading after a look for notes
  *
  * Only the holder's clock is changed: a guard whose clock jumped would end everything by itself. */
 #include <errno.h>

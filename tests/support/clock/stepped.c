@@ -1,6 +1,7 @@
-/* A clock that a test can step and slew, for a server: preloaded, it adds a number to the time of day, and has it run
- * faster or slower. (Not the monotonic clock, by which no lease ends.) The numbers are in the file `step` of its working
- * directory, which is looked for until it is there; see tests/support/step.c. */
+/* A clock that a test can step and slew, for a server: preloaded, it adds a number to the time of
+ * day, and has it run faster or slower. (Not the monotonic clock, by which no lease ends.) The
+ * numbers are in the file `step` of its working directory, which is looked for until it is there;
+ * see tests/support/step.c. */
 #include "support/clock/stepped.h"
 
 #include <fcntl.h>

@@ -1,5 +1,6 @@
-/* What a loss of power leaves of a file: preloaded into a server, it notes how much of each regular file had been written when
- * it was last synced. The number is in a file of that name with ".synced" behind it; see tests/support/power.c. */
+/* What a loss of power leaves of a file: preloaded into a server, it notes how much of each regular
+ * file had been written when it was last synced. The number is in a file of that name with
+ * ".synced" behind it; see tests/support/power.c. */
 #include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
