@@ -21,6 +21,8 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#define STALE_TRIES_MAX 5 /* of connects while a socket is renamed or replaced */
+
 static void end_greeting(struct hfi_conn *conn) {
     if (conn->greeting != NULL)
         conn->target->protocol->greeting_free(conn->greeting);
@@ -287,6 +289,33 @@ static bool make_wakeable(struct hfi_conn *conn) {
     return !callers || conn->wake_fd >= 0;
 }
 
+/* Connects a new socket. Returns 0; EINPROGRESS; or another errno, without a socket then. ESTALE: the
+ * path led to another server, or to none, before or after: we may be connected to either. */
+static int open_socket(const struct hfi_conn *conn, const struct hfi_addr *addr, int *ret_fd,
+                       struct hfi_identity *ret_identity) {
+    struct hfi_identity before = {0};
+    int fd = socket(addr->sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return errno;
+    int on = 1;
+    if (addr->sa.ss_family != AF_UNIX) {
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+        setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+    }
+    if (conn->target->identified)
+        hfi_identity_of(addr, &before);
+    int err = connect(fd, (const struct sockaddr *)&addr->sa, addr->len) == 0 ? 0 : errno;
+    bool identified = !conn->target->identified || (hfi_identity_of(addr, ret_identity) &&
+                                                    hfi_identity_same(&before, ret_identity));
+    if ((err == 0 || err == EINPROGRESS) && !identified)
+        err = ESTALE;
+    if (err == 0 || err == EINPROGRESS)
+        *ret_fd = fd;
+    else
+        close(fd);
+    return err;
+}
+
 static void try_next_address(struct hfi_conn *conn, int sys_errno) {
     while (conn->addrs_next < conn->addrs_len) {
         if (!make_wakeable(conn)) {
@@ -294,36 +323,20 @@ static void try_next_address(struct hfi_conn *conn, int sys_errno) {
             break;
         }
         const struct hfi_addr *addr = &conn->addrs[conn->addrs_next++];
-        int fd = socket(addr->sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-        if (fd < 0) {
-            sys_errno = errno;
+        struct hfi_identity identity = {0};
+        int fd = -1, err = ESTALE;
+        for (int tries = 0; tries < STALE_TRIES_MAX && err == ESTALE; tries++)
+            err = open_socket(conn, addr, &fd, &identity);
+        if (err != 0 && err != EINPROGRESS) {
+            sys_errno = err;
             continue;
         }
-        int on = 1;
-        if (addr->sa.ss_family != AF_UNIX) {
-            setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-            setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
-        }
-        struct hfi_identity before = {0}, identity = {0};
-        if (conn->target->identified)
-            hfi_identity_of(addr, &before);
-        int rc = connect(fd, (const struct sockaddr *)&addr->sa, addr->len);
-        if (rc != 0 && errno != EINPROGRESS) {
-            sys_errno = errno;
-            close(fd);
-            continue;
-        }
-        /* If the server was replaced at that moment, its identity is unknown: use one that
-         * equals no other. */
-        if (conn->target->identified &&
-            (!hfi_identity_of(addr, &identity) || !hfi_identity_same(&before, &identity)))
-            identity = (struct hfi_identity){.inode = UINT64_MAX};
         pthread_mutex_lock(&conn->mtx);
         conn->fd = fd;
         conn->identity = identity;
         conn->state = CONN_CONNECTING;
         pthread_mutex_unlock(&conn->mtx);
-        if (rc == 0)
+        if (err == 0)
             connected(conn);
         return;
     }

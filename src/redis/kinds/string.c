@@ -386,7 +386,7 @@ static bool finds_given_up(struct hfi_call *call, const struct hfi_reply *there)
         return false;
     attempt->own_bits = bits;
     return hfi_late_copies_hurry(hfi_redis_of(call->engine), call->name, call->name_len, there->str,
-                                 there->len) ||
+                                 there->len, state->exchange.sent_ms) ||
            is_new;
 }
 

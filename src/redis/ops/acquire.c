@@ -162,8 +162,11 @@ static void taken(struct hfi_call *call, const struct hfi_acquire_answer *answer
         send_attempt(call); /* not all dead waiters at the queue's head were swept yet */
         return;
     }
-    if (tries_once(call) && answer->given_up && hfi_now_ms() < state->exchange.limit_ms) {
-        attempt_when_undone(call);
+    if (tries_once(call) && answer->given_up) {
+        if (hfi_now_ms() < state->exchange.limit_ms)
+            attempt_when_undone(call);
+        else
+            hfi_call_fail(call, HF_ETIMEDOUT, "what this owner gave up is not released yet");
         return;
     }
     if (over) {

@@ -52,8 +52,9 @@ struct hfi_late_copies {
     bool ends_conns;       /* the last command asks for that */
     bool stopped;
 
-    pthread_mutex_t mtx; /* guards the list, `closed`, and changes of `running` */
+    pthread_mutex_t mtx; /* guards what follows, and changes of `running` */
     struct hfi_link entries;
+    int64_t released_ms; /* when a release was answered last */
     bool closed;
 };
 
@@ -78,6 +79,7 @@ static void end_running(struct hfi_late_copies *late_copies, bool again) {
     struct entry *entry = late_copies->running;
     pthread_mutex_lock(&late_copies->mtx);
     late_copies->running = NULL;
+    late_copies->released_ms = hfi_now_ms();
     if (again)
         hfi_list_push_back(&late_copies->entries, &entry->link);
     pthread_mutex_unlock(&late_copies->mtx);
@@ -280,7 +282,7 @@ static bool hurry_locked(struct entry *entry) {
 }
 
 bool hfi_late_copies_hurry(struct hfi_redis *redis, const char *name, size_t name_len,
-                           const char *token, size_t token_len) {
+                           const char *token, size_t token_len, int64_t asked_ms) {
     struct hfi_late_copies *late_copies = redis->late_copies;
     bool comes = false;
     pthread_mutex_lock(&late_copies->mtx);
@@ -293,6 +295,7 @@ bool hfi_late_copies_hurry(struct hfi_redis *redis, const char *name, size_t nam
         if (is_about(entry, name, name_len, token, token_len))
             comes = hurry_locked(entry);
     }
+    comes = comes || late_copies->released_ms >= asked_ms; /* found before it was released */
     bool closed = late_copies->closed;
     pthread_mutex_unlock(&late_copies->mtx);
     if (comes && !closed)

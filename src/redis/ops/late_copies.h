@@ -33,9 +33,10 @@ struct hfi_late_token {
 void hfi_late_copies_add(struct hfi_redis *redis, const char *name, size_t name_len,
                          const char *owner, size_t owner_len, const struct hfi_late_token *token);
 
-/* An attempt has found this token: it is released at once, if that is still to come and was not
- * hurried before. False: it is not known, or that was in vain. Any thread. */
+/* An attempt that was sent at `asked_ms` has found this token: it is released at once, if that is
+ * still to come and was not hurried before. True: it is being released, or may have been since that
+ * time; another attempt may succeed. False: it is not known, or that was in vain. Any thread. */
 bool hfi_late_copies_hurry(struct hfi_redis *redis, const char *name, size_t name_len,
-                           const char *token, size_t token_len);
+                           const char *token, size_t token_len, int64_t asked_ms);
 
 #endif
