@@ -131,19 +131,37 @@ func (s *search) goesOn(done []byte, w world) bool {
 	if first == len(done) || s.events[first].Return == forever {
 		return true
 	}
-	by, came := s.events[first].Return, s.cameBy(first)
-	for i := first; i < len(done) && time.Now().Before(s.end); i++ {
-		if done[i] == 1 || s.events[i].Call > by {
+	var looks, others []int
+	for i := first; i < len(done); i++ {
+		if done[i] == 1 || s.events[i].Call > s.events[first].Return {
 			continue
 		}
-		done[i] = 1
+		if !onlyLooks[s.events[i].Input.(*event).what] {
+			others = append(others, i)
+		} else if next, ok := s.comes(w, s.events[i]); ok && next == w {
+			return s.goesWith(done, i, func() bool { return s.goesOn(done, w) }) // No later time is better.
+		} else {
+			looks = append(looks, i)
+		}
+	}
+	came := s.cameBy(first)
+	for _, i := range append(looks, others...) {
 		goesOn := func(next world) bool { return s.isNew(done, next) && s.goesOn(done, next) }
-		if s.explain(w, came, s.events[i], goesOn) {
+		if s.goesWith(done, i, func() bool { return s.explain(w, came, s.events[i], goesOn) }) {
 			return true
 		}
-		done[i] = 0
 	}
 	return false
+}
+
+// onlyLooks has what never changes anything. It is tried first: after a change, many chances may be tried in vain.
+var onlyLooks = map[string]bool{"look": true, "busy": true, "is_locked": true, "not held": true}
+
+func (s *search) goesWith(done []byte, i int, on func() bool) bool {
+	done[i] = 1
+	ok := time.Now().Before(s.end) && on()
+	done[i] = 0
+	return ok
 }
 
 func (s *search) happens(w world, e *event) (world, bool) {
