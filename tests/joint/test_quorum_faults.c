@@ -265,4 +265,33 @@ FLEET_CASE(C384_one_attempt_waits_for_the_answer_that_decides) {
     assert_int_equal(hf_lock_release(f->lock), HF_OK);
 }
 
+#define CMD_TIMEOUT_MS 5000 /* of fleet_options() */
+
+static void block_the_granting(struct fleet *f) {
+    for (int i = 3; i < FLEET; i++)
+        proxy_blackhole(f->proxy[i], true, true);
+}
+
+/* The servers that have granted it freeze as well, while the attempt waits for a last one. It ends
+ * with its cmd_timeout_ms, and not that much behind the freeze. */
+FLEET_CASE(C384_one_attempt_ends_in_time_if_more_servers_freeze) {
+    hf_op *op;
+    hf_result result = HF_RESULT_INIT;
+    hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
+    options.wait_ms = 0;
+    fleet_occupy(f, 0);
+    fleet_occupy(f, 1);
+    proxy_blackhole(f->proxy[2], true, true);
+    int64_t start_ms = now_ms();
+    assert_int_equal(hf_lock_acquire_start(f->lock, &options, NULL, NULL, &op), HF_OK);
+    assert_int_equal(hf_op_wait(op, CMD_TIMEOUT_MS * 9 / 10, &result), HF_EPENDING);
+    block_the_granting(f);
+    int64_t blocked_ms = now_ms();
+    hf_op_wait(op, HANG_MS, &result);
+    if (blocked_ms - start_ms < CMD_TIMEOUT_MS) /* else it was over before */
+        assert_in_range(now_ms() - blocked_ms, 0, CMD_TIMEOUT_MS * 9 / 10);
+    assert_int_equal(result.code, HF_EBUSY);
+    hf_op_free(op);
+}
+
 RUN_CASES(fleet_start_servers, fleet_stop_servers)

@@ -613,14 +613,20 @@ ROW_CASES(S23_a_late_copy_is_deleted, right, rights) {
 CASE(S108_a_try_is_not_refused_by_a_late_copy) {
     OWN(string_end_with_all_rights) struct world w;
     hf_acquire_options options = world_wait_for(0, 60000);
+    char handle[HF_HANDLE_MAX];
     string_begin(&w, HF_STRING, NULL);
     set_right(w.server, &rights[1]);
     proxy_hold_request(w.proxy, ACQUIRE);
     assert_int_equal(hf_lock_acquire_with(w.lock, &options, NULL), HF_OK);
+    assert_int_equal(hf_lock_handle(w.lock, 0, handle, sizeof handle), HF_OK);
     assert_true(proxy_wait_held(w.proxy, HANG_MS));
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     release_held(&w, &rights[1]);
     assert_int_equal(hf_lock_try(w.rival_lock), HF_EBUSY);
+    assert_int_equal(hf_lock_try(w.lock), HF_OK);
+    assert_int_equal(hf_lock_release(w.lock), HF_OK);
+    assert_true(world_free(&w));
+    cmd_ok(w.server, "SET " WORLD_NAME " %s PX 60000", handle); /* as another late copy would */
     assert_int_equal(hf_lock_try(w.lock), HF_OK);
     assert_int_equal(hf_lock_release(w.lock), HF_OK);
     assert_true(world_free(&w));
@@ -664,6 +670,8 @@ ROW_CASES(S36_dead_connections_are_ended, right, rights) {
     assert_int_equal(acted, right->kills ? 0 : rounds);
     size_t kills = proxy_seen(w.proxy, KILL);
     assert_true(right->kills ? kills >= (size_t)rounds : kills == 1);
+    /* a restarted server begins its ids anew: an id alone could be another client's */
+    assert_int_equal(proxy_seen(w.proxy, "\r\nADDR\r\n"), kills);
 }
 
 /* The script behind acks, on its connection. */
@@ -939,13 +947,16 @@ CASE(S30_no_script_is_needed) {
     struct server *without = server_start(NULL);
     bool native =
         sets_if_equal(server) && (has_command(server, "DELIFEQ") || has_command(server, "DELEX"));
-    freeReplyObject(cmd(without, "MODULE UNLOAD lua"));
-    redisReply *reply = cmd(without, "EVAL %s 0", "return 1");
+    own_reply *unloaded = cmd(without, "MODULE UNLOAD lua");
+    bool is_module = unloaded->type != REDIS_REPLY_ERROR;
+    assert_true(is_module || strstr(unloaded->str, "no such module") != NULL);
     if (native)
         no_script_is_needed(server);
-    if (native && reply->type == REDIS_REPLY_ERROR)
+    if (native && is_module) {
+        own_reply *reply = cmd(without, "EVAL %s 0", "return 1");
+        assert_int_equal(reply->type, REDIS_REPLY_ERROR);
         no_script_is_needed(without);
-    freeReplyObject(reply);
+    }
     server_free(without);
     server_free(server);
     if (!native)

@@ -147,7 +147,10 @@ static void ask_others(struct hfi_request *request) {
         }
     }
     /* by then all have answered, or failed */
-    check_after_us(request, 2 * request->quorum->config.cmd_timeout_ms * 1000);
+    int64_t most_us = 2 * request->quorum->config.cmd_timeout_ms * 1000;
+    if (request->acquire.one_attempt && request->acquire.late_rounds > 0)
+        most_us = hfi_attempt_ends_us(request) - hfi_now_us();
+    check_after_us(request, most_us);
 }
 
 static void ask_all(struct hfi_request *request) {
@@ -213,8 +216,7 @@ static void wait_at(struct hfi_request *request, size_t i) {
 
 /* One attempt goes on, in rounds, while it can still be won by answers that have not come. */
 static bool is_undecided(const struct hfi_request *request, const struct hfi_tally *tally) {
-    return hfi_tally_is_open(request, tally) &&
-           hfi_now_ms() < hfi_after_ms(request->start_ms, request->quorum->config.cmd_timeout_ms);
+    return hfi_tally_is_open(request, tally) && hfi_now_us() < hfi_attempt_ends_us(request);
 }
 
 /* Gives everything back: the owner of the first server keeps what it has. */
@@ -344,7 +346,10 @@ static void decide(struct hfi_request *request, const struct hfi_tally *tally) {
         return;
     }
     if (tally->answered < majority) {
-        retry(request);
+        if (hfi_attempt_is_over(request))
+            fail(request, why_lost(ballot));
+        else
+            retry(request);
         return;
     }
     request->acquire.answered_ms = hfi_now_ms();

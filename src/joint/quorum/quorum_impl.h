@@ -349,6 +349,10 @@ struct hfi_tally hfi_tally_of(const struct hfi_ballot *ballot);
 bool hfi_tally_is_open(const struct hfi_request *request, const struct hfi_tally *tally);
 bool hfi_tally_is_hopeless(const struct hfi_request *request, const struct hfi_tally *tally);
 int64_t hfi_tally_grace_us(const struct hfi_request *request, bool open);
+/* When one attempt ends, unless its first round takes longer. */
+int64_t hfi_attempt_ends_us(const struct hfi_request *request);
+/* Its first round was answered by a majority, and a later one has no more time. */
+bool hfi_attempt_is_over(const struct hfi_request *request);
 bool hfi_tally_is_over(struct hfi_request *request, const struct hfi_tally *tally);
 void hfi_tally_mark_slow(struct hfi_ballot *ballot); /* those without an answer */
 

@@ -56,9 +56,17 @@ int64_t hfi_tally_grace_us(const struct hfi_request *request, bool open) {
         grace = HFI_GRACE_US;
     if (open && grace < longer)
         grace = longer;
-    int64_t left = (request->start_ms + request->quorum->config.cmd_timeout_ms) * 1000 -
-                   request->acquire.majority_us;
+    int64_t left = hfi_attempt_ends_us(request) - request->acquire.majority_us;
     return request->acquire.one_attempt && left < grace ? left : grace;
+}
+
+int64_t hfi_attempt_ends_us(const struct hfi_request *request) {
+    return (request->start_ms + request->quorum->config.cmd_timeout_ms) * 1000;
+}
+
+bool hfi_attempt_is_over(const struct hfi_request *request) {
+    return request->acquire.one_attempt && request->acquire.late_rounds > 0 &&
+           hfi_now_us() >= hfi_attempt_ends_us(request);
 }
 
 /* Whether all answers that are worth waiting for have come. */
@@ -66,7 +74,7 @@ bool hfi_tally_is_over(struct hfi_request *request, const struct hfi_tally *tall
     const struct hfi_quorum *quorum = request->quorum;
     bool open = hfi_tally_is_open(request, tally);
     int64_t now_us = hfi_now_us(), *majority_us = &request->acquire.majority_us;
-    if (tally->pending == 0)
+    if (tally->pending == 0 || hfi_attempt_is_over(request))
         return true;
     if (tally->answered < quorum->majority)
         return false;

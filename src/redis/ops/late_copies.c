@@ -35,7 +35,7 @@ struct entry {
     int64_t end_ms;                   /* by then its lease has ended */
     struct hfi_lost_conns lost_conns; /* none: unknown */
     bool conns_ended;
-    bool hurried; /* its token was found, and it was released before its time */
+    bool hurried; /* its token was found, and its release before its time is not answered */
     size_t name_len, token_len;
     char bytes[]; /* the name, and the token */
 };
@@ -104,6 +104,7 @@ static void released(struct hfi_late_copies *late_copies) {
     hfi_exchange_end(x);
     int64_t now_ms = hfi_now_ms();
     entry->at_ms = answered ? entry->until_ms : now_ms + AGAIN_MS;
+    entry->hurried = entry->hurried && !answered;
     end_running(late_copies, !last && now_ms < entry->end_ms);
     run_next(late_copies);
 }

@@ -34,8 +34,8 @@ void hfi_late_copies_add(struct hfi_redis *redis, const char *name, size_t name_
                          const char *owner, size_t owner_len, const struct hfi_late_token *token);
 
 /* An attempt that was sent at `asked_ms` has found this token: it is released at once, if that is
- * still to come and was not hurried before. True: it is being released, or may have been since that
- * time; another attempt may succeed. False: it is not known, or that was in vain. Any thread. */
+ * still to come, unless that has failed before. True: it is being released, or may have been since
+ * that time; another attempt may succeed. False: it is not known, or that was in vain. Any thread. */
 bool hfi_late_copies_hurry(struct hfi_redis *redis, const char *name, size_t name_len,
                            const char *token, size_t token_len, int64_t asked_ms);
 

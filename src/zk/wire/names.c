@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define GENERATION ".holdfast-" /* and a hexadecimal digit */
+
 /* ---- Valid paths ----------------------------------------------------------------------------- */
 
 /* Decodes the first character. Returns its length in bytes; 0: not UTF-8. Overlong forms are
@@ -75,6 +77,15 @@ static bool begins_with_part(const char *path, size_t len, const char *part) {
            (len == part_len || path[part_len] == '/');
 }
 
+/* Generation nodes, which are at the top of a chroot. */
+static bool is_generation(const char *path, size_t len) {
+    static const char digits[] = "0123456789abcdef";
+    size_t first = sizeof GENERATION - 1;
+    return len > first && memcmp(path, GENERATION, first) == 0 &&
+           memchr(digits, path[first], sizeof digits - 1) != NULL &&
+           (len == first + 1 || path[first + 1] == '/');
+}
+
 /* Checks a path without its leading slash. `top`: it begins at the root. */
 static int check_path(const char *path, size_t len, bool top, hf_error *error) {
     int err = check_characters(path, len, error);
@@ -119,6 +130,8 @@ int hfi_zk_check_name(const struct hfi_zk_names *names, const char *name, size_t
     if (all > HFI_ZK_NAME_MAX)
         return hfi_fail(error, HF_EINVAL, "the name is longer than %d bytes", HFI_ZK_NAME_MAX);
     join(names, name, len, joined);
+    if (is_generation(joined, all))
+        return hfi_fail(error, HF_EINVAL, GENERATION "0 to " GENERATION "f are reserved");
     return check_path(joined, all, *names->chroot == '\0', error);
 }
 
@@ -153,7 +166,7 @@ size_t hfi_zk_generation_path(const struct hfi_zk_names *names, const char *path
     hash ^= hash >> 8;
     size_t at = strlen(names->chroot);
     memcpy(to, names->chroot, at);
-    return at + (size_t)snprintf(to + at, HFI_ZK_GENERATION_TEXT, "/.holdfast-%x",
+    return at + (size_t)snprintf(to + at, HFI_ZK_GENERATION_TEXT, "/" GENERATION "%x",
                                  (unsigned)((hash ^ hash >> 4) & 15));
 }
 
