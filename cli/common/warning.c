@@ -28,8 +28,8 @@ static struct {
     struct warning {
         char text[512];
         int code;
-        char server[128]; /* "": none */
-        char *lock;       /* lives as long as the process; NULL: none */
+        char server[128]; /* "": none, or several */
+        char *lock;       /* NULL: none, or several */
         int64_t said_ms;  /* 0: not printed yet */
     } all[KEPT];
 } warnings = {.mutex = PTHREAD_MUTEX_INITIALIZER};
@@ -51,11 +51,24 @@ static void say_warning(struct warning *warning) {
     say_of(LEVEL_NOTICE, &subject, "%s", warning->text);
 }
 
+/* A text that is about several locks or servers is about none of them. */
+static void keep_common(struct warning *warning, const struct subject *subject) {
+    const char *lock = subject->lock, *server = subject->server != NULL ? subject->server : "";
+    if (warning->lock != NULL && (lock == NULL || strcmp(warning->lock, lock) != 0)) {
+        free(warning->lock);
+        warning->lock = NULL;
+    }
+    if (strcmp(warning->server, server) != 0)
+        warning->server[0] = '\0';
+}
+
 /* The entry with this text, or a new one; NULL: the table is full. */
 static struct warning *find_locked(const struct subject *subject, const char *text) {
     for (size_t i = 0; i < warnings.len; i++) {
-        if (strcmp(warnings.all[i].text, text) == 0)
+        if (strcmp(warnings.all[i].text, text) == 0) {
+            keep_common(&warnings.all[i], subject);
             return &warnings.all[i];
+        }
     }
     if (warnings.len == KEPT)
         return NULL;

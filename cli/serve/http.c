@@ -127,7 +127,7 @@ static bool view_is_ready(struct request *request, bool times) {
         request->waits_for_view = false;
         return true;
     }
-    view->times_wanted |= times;
+    view_request(view, times);
     request->waits_for_view = true;
     request_suspend(request);
     return false;

@@ -100,7 +100,8 @@ struct view {
     bool running;
     int64_t every_ms;
     bool announced;       /* something has happened that the latest survey may not show */
-    int64_t hurried_ms;   /* start of the latest survey that was taken for that reason */
+    bool requested;       /* a request waits for a survey */
+    int64_t hurried_ms;   /* start of the latest survey that was taken for such a reason */
     int64_t started_ms;   /* start of the latest survey */
     int64_t good_ms;      /* when `later` arrived; 0: never */
     int64_t good_at_ms;   /* the same as Unix time */
@@ -120,7 +121,7 @@ struct view {
     /* for breaks and losses; NULL: not started, or the servers do not report them */
     hf_listener *listener;
     bool no_breaks;      /* the servers do not report them */
-    unsigned subscribed; /* one bit for each server whose subscription is up */
+    unsigned subscribed, interrupted; /* one bit for each server: its subscription is up; was */
 };
 
 /* False: out of memory. The history must outlive the view. */
@@ -131,6 +132,8 @@ int view_tick(struct view *view);
 /* Whether the latest survey is recent enough. `times`: it must also have asked for per-name times,
  * or have failed. */
 bool view_is_fresh(const struct view *view, bool times);
+/* The next view_tick() that may starts a survey. `times`: with per-name times. */
+void view_request(struct view *view, bool times);
 /* Records that we broke a lock, so that it is not shown as released by its holders, and surveys.
  * Not needed while a server's subscription is up: then its message reports the break. */
 void view_note_own_break(struct view *view, const char *name);

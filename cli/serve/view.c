@@ -47,13 +47,17 @@ static void on_notification(hf_listener *listener, const hf_notification *notifi
     struct view *view = user;
     unsigned bit = 1u << notification->server;
     (void)listener;
-    if (notification->kind == HF_NOTIFY_SUBSCRIBED)
+    if (notification->kind == HF_NOTIFY_SUBSCRIBED) {
         view->subscribed |= bit;
-    else if (notification->kind == HF_NOTIFY_INTERRUPTED)
+        view->announced = view->announced || (view->interrupted & bit) != 0;
+        view->interrupted &= ~bit;
+    } else if (notification->kind == HF_NOTIFY_INTERRUPTED) {
         view->subscribed &= ~bit;
-    else if (notification->kind == HF_NOTIFY_LOST || notification->kind == HF_NOTIFY_BROKEN ||
-             notification->kind == HF_NOTIFY_MISSED)
+        view->interrupted |= bit;
+    } else if (notification->kind == HF_NOTIFY_LOST || notification->kind == HF_NOTIFY_BROKEN ||
+             notification->kind == HF_NOTIFY_MISSED) {
         view->announced = true;
+    }
     if (notification->kind == HF_NOTIFY_BROKEN)
         record_broken(&view->recorder, view->later, notification->name, notification->name_len,
                       bit);
@@ -70,7 +74,7 @@ static void listen_for_announcements(struct view *view) {
 void view_rest(struct view *view) {
     hf_listener_free(view->listener);
     view->listener = NULL;
-    view->subscribed = 0;
+    view->subscribed = view->interrupted = 0;
     view->announced = false;
 }
 
@@ -187,9 +191,9 @@ static void start(struct view *view) {
     view->times_asked = view->times_wanted;
     view->times_wanted = false;
     view->started_ms = now_ms();
-    if (view->announced)
+    if (view->announced || view->requested)
         view->hurried_ms = view->started_ms;
-    view->announced = false;
+    view->announced = view->requested = false;
     view->running = true;
     int code = hf_survey_start(view->client, &options, &view->coming, survey_done, view, &view->op);
     if (code == HF_OK)
@@ -199,12 +203,19 @@ static void start(struct view *view) {
     finish(view);
 }
 
+/* How long a survey is used. One that failed, or of which no announcement would say that it is
+ * outdated, is used no longer than by default. */
+static int64_t used_for_ms(const struct view *view) {
+    return view->failed_at_ms > 0 || view->subscribed == 0 ? VIEW_PERIOD_MS : view->every_ms;
+}
+
 static int64_t due_ms(const struct view *view) {
-    int64_t due_ms = view->started_ms + view->every_ms;
+    int64_t due_ms =
+        view->started_ms + (view->failed_at_ms > 0 ? VIEW_PERIOD_MS : view->every_ms);
     int64_t hurry_ms = view->hurried_ms + HURRY_GAP_MS;
     if (view->seq == 0)
         return 0;
-    return view->announced && hurry_ms < due_ms ? hurry_ms : due_ms;
+    return (view->announced || view->requested) && hurry_ms < due_ms ? hurry_ms : due_ms;
 }
 
 int view_tick(struct view *view) {
@@ -215,12 +226,17 @@ int view_tick(struct view *view) {
     if (left_ms > 0)
         return (int)left_ms;
     start(view);
-    return view->running ? -1 : (int)view->every_ms;
+    return view->running ? -1 : VIEW_PERIOD_MS;
+}
+
+void view_request(struct view *view, bool times) {
+    view->requested = true;
+    view->times_wanted |= times;
 }
 
 bool view_is_fresh(const struct view *view, bool times) {
     return view->seq > 0 && !view->running && !view->announced &&
-           now_ms() - view->started_ms < view->every_ms &&
+           now_ms() - view->started_ms < used_for_ms(view) &&
            (!times || view->times_asked || view->failed_at_ms > 0);
 }
 

@@ -55,6 +55,34 @@ test_a_broken_lock() {
     same "$status" 79
 }
 
+# Without a page there is no subscription, so nothing says that a survey is outdated: a request asks for a new one.
+lists() { get /api/locks && [[ $out == *"\"$1\""* ]]; }
+lists_no() { get /api/locks && [[ $out != *"\"$1\""* ]]; }
+test_requests_without_a_page() {
+    start hf run unseen -- stay 2>/dev/null
+    holder=$pid
+    wait_until listeners 1
+    serve --every 1h
+    wait_until lists unseen
+    answers 200 /metrics # with times, which that survey has not
+    redis del unseen >/dev/null
+    finish "$holder"
+    same "$status" 79
+    wait_until lists_no unseen
+    answers 200 /metrics
+    wait_until shows /metrics 'holdfast_fleet_losses_total 1'
+}
+
+# The last by its name: the new server ends with this test.
+test_the_server_comes_back() {
+    serve --every 1h
+    wait_until shows /metrics 'holdfast_up 1'
+    server_kill
+    wait_until shows /metrics 'holdfast_up 0'
+    server_start
+    wait_until shows /metrics 'holdfast_up 1'
+}
+
 scans() { redis info commandstats | sed -n 's/^cmdstat_scan:calls=\([0-9]*\),.*/\1/p'; }
 flood() {
     redis publish holdfast_tell:losses:0 'anybody can say so' >/dev/null
