@@ -120,7 +120,7 @@ struct view {
     uint64_t rates_total;
     /* for breaks and losses; NULL: not started, or the servers do not report them */
     hf_listener *listener;
-    bool no_breaks;      /* the servers do not report them */
+    bool no_breaks;                   /* the servers do not report them */
     unsigned subscribed, interrupted; /* one bit for each server: its subscription is up; was */
 };
 

@@ -55,7 +55,7 @@ static void on_notification(hf_listener *listener, const hf_notification *notifi
         view->subscribed &= ~bit;
         view->interrupted |= bit;
     } else if (notification->kind == HF_NOTIFY_LOST || notification->kind == HF_NOTIFY_BROKEN ||
-             notification->kind == HF_NOTIFY_MISSED) {
+               notification->kind == HF_NOTIFY_MISSED) {
         view->announced = true;
     }
     if (notification->kind == HF_NOTIFY_BROKEN)
@@ -210,8 +210,7 @@ static int64_t used_for_ms(const struct view *view) {
 }
 
 static int64_t due_ms(const struct view *view) {
-    int64_t due_ms =
-        view->started_ms + (view->failed_at_ms > 0 ? VIEW_PERIOD_MS : view->every_ms);
+    int64_t due_ms = view->started_ms + (view->failed_at_ms > 0 ? VIEW_PERIOD_MS : view->every_ms);
     int64_t hurry_ms = view->hurried_ms + HURRY_GAP_MS;
     if (view->seq == 0)
         return 0;
