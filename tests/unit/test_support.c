@@ -371,6 +371,7 @@ CASE(server_outlives_the_thread_that_started_it) {
 
 CASE(servers_are_not_our_children) {
     own_server *s = server_start(NULL);
+    assert_non_null(s);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
     assert_int_equal(errno, ECHILD);
 }

@@ -230,14 +230,13 @@ static struct hfi_reply *make_one(enum hfi_reply_type type, int64_t number) {
 }
 
 static struct hfi_reply *make_numbers(const int64_t *numbers, size_t count) {
-    size_t nodes_size = (1 + count) * sizeof(struct hfi_reply);
-    char *memory = malloc(nodes_size + count * sizeof(struct hfi_reply *));
-    if (memory == NULL)
+    struct hfi_reply *reply;
+    reply = malloc((1 + count) * sizeof *reply + count * sizeof *reply->element);
+    if (reply == NULL)
         return NULL;
-    struct hfi_reply *reply = (struct hfi_reply *)(void *)memory;
     *reply = (struct hfi_reply){.type = HFI_REPLY_ARRAY,
                                 .elements = count,
-                                .element = (struct hfi_reply **)(void *)(memory + nodes_size)};
+                                .element = (struct hfi_reply **)(void *)(reply + 1 + count)};
     for (size_t i = 0; i < count; i++) {
         reply[1 + i] = (struct hfi_reply){.type = HFI_REPLY_INTEGER, .integer = numbers[i]};
         reply->element[i] = reply + 1 + i;
