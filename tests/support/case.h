@@ -79,7 +79,7 @@ int test_cases_run(CMFixtureFunction setup, CMFixtureFunction teardown);
 
 /* A scene that the case begins by itself, with what it has only then: `OWN(world_end) struct world
  * w;`. It ends when the body returns, after all that is declared below it. */
-#define OWN(end) __attribute__((cleanup(end)))
+#define OWN(end) __attribute__((cleanup(end), unused))
 
 /* A case for each row of a table, whose first member is `const char *name`. The case is called
  * name.row, and `row` points to the row in the body. */

@@ -47,27 +47,27 @@ static inline int new_lock(hf_client *client, any_kind kind, const void *name, s
 #define made_by_hf_permits_new hf_permits
 #define made_by_hf_permits_new_bytes hf_permits
 
-#define own_client __attribute__((cleanup(own_client_close))) hf_client
+#define own_client __attribute__((cleanup(own_client_close), unused)) hf_client
 static inline void own_client_close(hf_client **client) {
     assert_hf(HF_OK, hf_close(*client));
 }
-#define own_lock __attribute__((cleanup(own_lock_free))) hf_lock
+#define own_lock __attribute__((cleanup(own_lock_free), unused)) hf_lock
 static inline void own_lock_free(hf_lock **lock) {
     hf_lock_free(*lock);
 }
-#define own_sem __attribute__((cleanup(own_sem_free))) hf_sem
+#define own_sem __attribute__((cleanup(own_sem_free), unused)) hf_sem
 static inline void own_sem_free(hf_sem **sem) {
     hf_sem_free(*sem);
 }
-#define own_latch __attribute__((cleanup(own_latch_free))) hf_latch
+#define own_latch __attribute__((cleanup(own_latch_free), unused)) hf_latch
 static inline void own_latch_free(hf_latch **latch) {
     hf_latch_free(*latch);
 }
-#define own_permits __attribute__((cleanup(own_permits_free))) hf_permits
+#define own_permits __attribute__((cleanup(own_permits_free), unused)) hf_permits
 static inline void own_permits_free(hf_permits **permits) {
     hf_permits_free(*permits);
 }
-#define own_op __attribute__((cleanup(own_op_free))) hf_op
+#define own_op __attribute__((cleanup(own_op_free), unused)) hf_op
 static inline void own_op_free(hf_op **op) {
     hf_op_free(*op);
 }
@@ -77,19 +77,19 @@ static inline int joined(hf_op *op, hf_result *ret) {
     hf_op_free(op);
     return err;
 }
-#define own_cancel __attribute__((cleanup(own_cancel_free))) hf_cancel
+#define own_cancel __attribute__((cleanup(own_cancel_free), unused)) hf_cancel
 static inline void own_cancel_free(hf_cancel **cancel) {
     hf_cancel_free(*cancel);
 }
-#define own_listener __attribute__((cleanup(own_listener_free))) hf_listener
+#define own_listener __attribute__((cleanup(own_listener_free), unused)) hf_listener
 static inline void own_listener_free(hf_listener **listener) {
     hf_listener_free(*listener);
 }
-#define own_fleet __attribute__((cleanup(own_fleet_free))) hf_fleet
+#define own_fleet __attribute__((cleanup(own_fleet_free), unused)) hf_fleet
 static inline void own_fleet_free(hf_fleet **fleet) {
     hf_fleet_free(*fleet);
 }
-#define own_info __attribute__((cleanup(own_info_free))) hf_lock_info
+#define own_info __attribute__((cleanup(own_info_free), unused)) hf_lock_info
 static inline void own_info_free(hf_lock_info **info) {
     hf_lock_info_free(*info);
 }

@@ -48,7 +48,7 @@ struct proxy *proxy_start_tcp(int server_port, enum proxy_wire wire);
 
 /* Cuts everything, held commands included. NULL is fine. */
 void proxy_free(struct proxy *proxy);
-#define own_proxy __attribute__((cleanup(own_proxy_free))) struct proxy
+#define own_proxy __attribute__((cleanup(own_proxy_free), unused)) struct proxy
 static inline void own_proxy_free(struct proxy **proxy) {
     proxy_free(*proxy);
 }

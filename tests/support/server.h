@@ -46,7 +46,7 @@ struct server *server_start(const struct server_options *options);
 /* Kills the server and removes its directory. NULL is fine. */
 void server_free(struct server *server);
 
-#define own_server __attribute__((cleanup(own_server_free))) struct server
+#define own_server __attribute__((cleanup(own_server_free), unused)) struct server
 static inline void own_server_free(struct server **server) {
     server_free(*server);
 }
@@ -109,11 +109,11 @@ bool server_wait_outlived(struct server *server, const char *key, int64_t limit_
  * when it writes to a connection that is closed; the helpers above do not. */
 redisContext *server_connect(struct server *server);
 
-#define own_reply __attribute__((cleanup(own_reply_free))) redisReply
+#define own_reply __attribute__((cleanup(own_reply_free), unused)) redisReply
 static inline void own_reply_free(redisReply **reply) {
     freeReplyObject(*reply);
 }
-#define own_context __attribute__((cleanup(own_context_free))) redisContext
+#define own_context __attribute__((cleanup(own_context_free), unused)) redisContext
 static inline void own_context_free(redisContext **context) {
     redisFree(*context);
 }
@@ -156,7 +156,7 @@ bool monitor_wait(struct monitor *monitor, const char *text, size_t count, int64
 void monitor_clear(struct monitor *monitor); /* forgets what the server ran up to now */
 char *monitor_text(struct monitor *monitor); /* all lines, '\n' between; the caller frees */
 void monitor_stop(struct monitor *monitor);  /* frees it, before its server. NULL is fine */
-#define own_monitor __attribute__((cleanup(own_monitor_stop))) struct monitor
+#define own_monitor __attribute__((cleanup(own_monitor_stop), unused)) struct monitor
 static inline void own_monitor_stop(struct monitor **monitor) {
     monitor_stop(*monitor);
 }

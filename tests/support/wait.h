@@ -26,7 +26,7 @@ char *support_escape(const char *text, const char *prefix);
 /* `own_text *text = ...`: what a variable of such a type points to is freed at the end of its
  * block, in the reverse order of the variables, unless an assertion failed. So are own_lock,
  * own_client, own_server and others, beside what they free. */
-#define own_text __attribute__((cleanup(own_text_free))) char
+#define own_text __attribute__((cleanup(own_text_free), unused)) char
 static inline void own_text_free(char **text) {
     free(*text);
 }
@@ -136,7 +136,7 @@ struct barrier *barrier_new(unsigned parties);
 /* False when not everybody came in time; the barrier is of no more use then. */
 bool barrier_wait(struct barrier *barrier, int64_t limit_ms);
 void barrier_free(struct barrier *barrier); /* when nobody waits any more; NULL is fine */
-#define own_barrier __attribute__((cleanup(own_barrier_free))) struct barrier
+#define own_barrier __attribute__((cleanup(own_barrier_free), unused)) struct barrier
 static inline void own_barrier_free(struct barrier **barrier) {
     barrier_free(*barrier);
 }
