@@ -14,6 +14,9 @@
  * other two server 1 is asked before server 2: every other order is one of these with other numbers. A client counts on a majority
  * at once, which is when it does most harm; and what cannot matter any more is forgotten.
  *
+ * With GUARD=1 a vote counts for one tick, so a second request does not lengthen a belief: it acquires again. REQUESTS=2 with
+ * LEASE=3 GUARD=2 MAXT=2 needs over 3 GB.
+ *
  * small: LEASE=2 GUARD=1 MAXT=2 RESTARTS=1 REQUESTS=1
  * large: LEASE=3 GUARD=2 MAXT=3 RESTARTS=1 REQUESTS=1
  * large: LEASE=2 GUARD=1 MAXT=2 RESTARTS=1 REQUESTS=2
