@@ -5,13 +5,15 @@
  * The API calls this when a client is opened, on the caller's thread; stateless. One pass over the
  * text from left to right, in slices; only what the url owns in the end is decoded and copied.
  *
- * Invariant: no message can contain a password, so no message quotes the text (url_options.c has
- * the one exception). For the same reason userinfo extends to the *last* `@` before the options: no
- * valid host or database contains one, but an unescaped password may.
+ * Invariant: no message can contain a password, so no message quotes the text. The exceptions are an
+ * unknown scheme and an unknown option (url_options.c), if that cannot be a password. For the same
+ * reason userinfo extends to the *last* `@` before the options: no valid host or database contains
+ * one, but an unescaped password may.
  */
 #include "net/url/url_parser.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <strings.h>
 
 #define DEFAULT_HOST "localhost"
@@ -326,6 +328,50 @@ static const struct scheme schemes[] = {
 
 static const struct scheme local_scheme = {"local", HFI_URL_LOCAL, parse_local};
 
+#define KNOWN_SCHEMES                                                                              \
+    "redis, rediss, valkey, valkeys, redis-sentinel, redis-cluster, zk, zks, unix or local"
+#define SHOWN_SCHEME_MAX 32 /* in bytes, after escaping */
+
+/* Whether a message may name it: a scheme has small letters. Anything else may be a password that
+ * stands in the wrong place. */
+static bool may_be_scheme(struct slice name) {
+    for (size_t i = 0; i < name.len; i++) {
+        char c = name.at[i];
+        if (c >= ' ' && c <= '~' && (c < 'a' || c > 'z') && strchr("+-.", c) == NULL)
+            return false;
+    }
+    return true;
+}
+
+/* Escapes what is no ASCII text, and shortens. Returns the length. */
+static size_t show_scheme(struct slice name, char shown[SHOWN_SCHEME_MAX + sizeof "..."]) {
+    size_t len = 0;
+    for (size_t i = 0; i < name.len; i++) {
+        char escaped[] = "\\x00";
+        unsigned char byte = (unsigned char)name.at[i];
+        if (byte > ' ' && byte < 0x7f)
+            snprintf(escaped, sizeof escaped, "%c", byte);
+        else
+            snprintf(escaped, sizeof escaped, "\\x%02x", byte);
+        if (len + strlen(escaped) > SHOWN_SCHEME_MAX) {
+            memcpy(shown + len, "...", sizeof "...");
+            return len + strlen("...");
+        }
+        memcpy(shown + len, escaped, strlen(escaped) + 1);
+        len += strlen(escaped);
+    }
+    return len;
+}
+
+static int unknown_scheme(const struct url_parser *p, struct slice name) {
+    char shown[SHOWN_SCHEME_MAX + sizeof "..."];
+    if (!may_be_scheme(name))
+        return hfi_fail(p->error, HF_EINVAL, "url: the scheme is unknown; use " KNOWN_SCHEMES);
+    size_t len = show_scheme(name, shown);
+    return hfi_fail(p->error, HF_EINVAL, "url: '%.*s' is not a known scheme; use " KNOWN_SCHEMES,
+                    (int)len, shown);
+}
+
 /* Finds the scheme and removes it from the text, with its `:` or `://`. */
 static int parse_scheme(const struct url_parser *p, struct slice *text, const struct scheme **ret) {
     const char *colon = find(*text, ':');
@@ -336,7 +382,7 @@ static int parse_scheme(const struct url_parser *p, struct slice *text, const st
     }
 
     const char *mark = find_text(*text, "://");
-    if (mark == NULL)
+    if (mark == NULL || mark == text->at)
         return hfi_fail(p->error, HF_EINVAL,
                         "url: the scheme is missing; write redis://host, unix:///path or local:");
     for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++) {
@@ -346,10 +392,7 @@ static int parse_scheme(const struct url_parser *p, struct slice *text, const st
         *text = behind(*text, mark, strlen("://"));
         return HF_OK;
     }
-    return hfi_fail(
-        p->error, HF_EINVAL,
-        "url: the scheme is unknown; use redis, rediss, valkey, valkeys, redis-sentinel, redis-cluster, "
-        "zk, zks, unix or local");
+    return unknown_scheme(p, before(*text, mark));
 }
 
 static int parse_all(struct url_parser *p, struct slice text) {
