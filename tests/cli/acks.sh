@@ -23,7 +23,7 @@ test_confirmed() {
     expect 0 hold --acks 1 -v run confirmed redis-cli -p "$primary" exists confirmed
     same "$out" 1
     says 'confirmed by 1 replica'
-    expect 0 env HOLDFAST_ACKS=report "$HOLDFAST" -u "redis://127.0.0.1:$primary" run told true
+    expect 0 env HOLDFAST_ACKS=report "$HOLDFAST" -u "redis://127.0.0.1:$primary" run reported true
     expect 0 "$HOLDFAST" -v -u "redis://127.0.0.1:$primary?acks=1&ack_timeout_ms=30000&cmd_timeout_ms=60000" run url true
     says 'confirmed by 1 replica'
 }

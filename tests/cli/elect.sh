@@ -3,7 +3,7 @@
 . "$(dirname "$0")/lib.sh"
 server_start
 
-# A command that says who it is, and goes on until it is told to end.
+# A command that says who it is, and goes on until a signal ends it.
 leading='echo $$ >>"$0"; while [ -d $test_proc ]; do tick; done'
 last_of() { tail -n 1 "$1"; }
 lines_of() { grep -c "" "$1" 2>/dev/null || :; }

@@ -121,8 +121,8 @@ test_mistakes() {
     expect 64 "$HOLDFAST" -u "unix://$dir/1" -u "unix://$dir/2" -u "unix://$dir/3" acquire --lease 1m i
 }
 
-# A handle that nobody gets is nobody's.
-test_what_cannot_be_told_is_not_held() {
+# A handle that could not be printed holds nothing.
+test_a_handle_that_cannot_be_printed() {
     local status
     hf acquire --lease 1h j >/dev/full 2>"$dir/err"
     status=$?

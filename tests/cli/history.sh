@@ -272,11 +272,11 @@ test_a_command_that_fails_or_hangs_is_said() {
         --on-event-limit 200ms
     wait_until hears_breaks
     breaks failing
-    wait_until told 'on-event, event broken: exit status 7'
+    wait_until serve_logged 'on-event, event broken: exit status 7'
     breaks killed
-    wait_until told 'on-event, event broken: ended by signal 9'
+    wait_until serve_logged 'on-event, event broken: ended by signal 9'
     breaks slow
-    wait_until told 'on-event, event broken: killed, as it took too long'
+    wait_until serve_logged 'on-event, event broken: killed, as it took too long'
     answers 200 /api/history/slow
 }
 

@@ -88,7 +88,7 @@ free() { [ "$(redis exists "$1")" = 0 ]; }
 # Somebody waits for the lock: it listens for the release.
 awaited() { [ -n "$(redis pubsub channels "*{$1}*")" ]; }
 
-# For commands that go on until they are told to end: no longer than this test, so that one that fails leaves
+# For commands that run until a signal ends them: no longer than this test, so that one that fails leaves
 # nothing running.
 export test_proc=/proc/$main
 

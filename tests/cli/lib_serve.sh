@@ -18,7 +18,8 @@ serve() {
     port=${url##*:}
 }
 serves() { grep -q 'the page is at' "$dir/serve.err"; }
-told() { grep -q -- "$1" "$dir/serve.err"; }
+# serve_logged PATTERN: in a message of `serve`.
+serve_logged() { grep -q -- "$1" "$dir/serve.err"; }
 
 # get PATH [curl option...]: the body is in $out, the status in $status, the headers in $dir/head.
 get() {

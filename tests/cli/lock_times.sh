@@ -80,28 +80,28 @@ counts() {
 }
 # named NAME BEGUN WAIT [HOLD]: what a client has counted of one name
 named() { printf '{"name":"%s","begun":%d,"wait":%s%s}' "$1" "$2" "$3" "${4:+,\"hold\":$4}"; }
-# tells UUID NAMED...: from now on that client says so.
-tells() {
+# reports UUID NAMED...: from now on that client answers with these.
+reports() {
     local id=$1
     shift
-    (IFS=,; printf '{"v":1,"id":"%s","name":"holdfast:%s:host:1:teller","names":[%s]}' "$id" "$id" "$*") >"$dir/$id.new"
+    (IFS=,; printf '{"v":1,"id":"%s","name":"holdfast:%s:host:1:worker","names":[%s]}' "$id" "$id" "$*") >"$dir/$id.new"
     mv "$dir/$id.new" "$dir/$id"
 }
 # Both clients, until the test is over.
-tellers() {
+start_clients() {
     local id
     for id in $A $B; do
-        tells "$id"
-        start /usr/bin/python3 "$here/teller.py" "$socket" "$id" "$dir/$id" >"$dir/teller"
-        wait_until grep -q ready "$dir/teller"
+        reports "$id"
+        start /usr/bin/python3 "$here/survey_client.py" "$socket" "$id" "$dir/$id" >"$dir/client"
+        wait_until grep -q ready "$dir/client"
     done
 }
 
 # A client that answers late is missing in a survey, so what is new is waited for; sums never fall.
 test_what_is_more_is_added() {
-    tellers
-    tells $A "$(named x 1 "$(counts 5000 0 0 3 0 0 0 0 0 0 0 0 0 2)" "$(counts 900 1)")"
-    tells $B "$(named x 7 "$(counts 1000000 4)")" "$(named y 8 "$(counts 1 1)")"
+    start_clients
+    reports $A "$(named x 1 "$(counts 5000 0 0 3 0 0 0 0 0 0 0 0 0 2)" "$(counts 900 1)")"
+    reports $B "$(named x 7 "$(counts 1000000 4)")" "$(named y 8 "$(counts 1 1)")"
     serve
     wait_until will_say 'holdfast_fleet_lock_wait_seconds_count{lock="x"} 9' 'holdfast_fleet_lock_wait_seconds_sum{lock="x"} 1.005000' \
         'holdfast_fleet_lock_wait_seconds_bucket{lock="x",le="0.000064"} 7' \
@@ -111,19 +111,19 @@ test_what_is_more_is_added() {
     [[ $times != *'hold_seconds_count{lock="y"}'* ]] || fail "nothing was held: $times"
     next_scrape # nothing new
     says 'holdfast_fleet_lock_wait_seconds_count{lock="x"} 9' || fail "$times"
-    tells $A "$(named x 1 "$(counts 6000 0 0 4 0 0 0 0 0 0 0 0 0 2)" "$(counts 900 1)")"
+    reports $A "$(named x 1 "$(counts 6000 0 0 4 0 0 0 0 0 0 0 0 0 2)" "$(counts 900 1)")"
     wait_until will_say 'holdfast_fleet_lock_wait_seconds_count{lock="x"} 10' 'holdfast_fleet_lock_wait_seconds_sum{lock="x"} 1.006000'
     # one is not there for a while
-    tells $B
+    reports $B
     next_scrape
     says 'holdfast_fleet_lock_wait_seconds_count{lock="x"} 10' 'holdfast_fleet_lock_wait_seconds_count{lock="y"} 1' || fail "$times"
-    tells $B "$(named x 7 "$(counts 1000000 5)")"
+    reports $B "$(named x 7 "$(counts 1000000 5)")"
     wait_until will_say 'holdfast_fleet_lock_wait_seconds_count{lock="x"} 11'
     # one has begun anew
-    tells $B "$(named x 9 "$(counts 30 2)")"
+    reports $B "$(named x 9 "$(counts 30 2)")"
     wait_until will_say 'holdfast_fleet_lock_wait_seconds_count{lock="x"} 13' 'holdfast_fleet_lock_wait_seconds_sum{lock="x"} 1.006030'
     # one says less than before, which it cannot
-    tells $A "$(named x 1 "$(counts 1 1)")"
+    reports $A "$(named x 1 "$(counts 1 1)")"
     next_scrape
     says 'holdfast_fleet_lock_wait_seconds_count{lock="x"} 13' 'holdfast_fleet_lock_wait_seconds_sum{lock="x"} 1.006030' ||
         fail "$times"
@@ -141,13 +141,13 @@ serve_two_names() {
     return 1
 }
 test_names_that_were_waited_for_come_first_and_stay() {
-    tellers
-    tells $A "$(named idle 1 "$(counts 10 1)")" "$(named slow 2 "$(counts 9000 1)")" "$(named worst 3 "$(counts 5000 1)")"
-    tells $B "$(named worst 1 "$(counts 5000 1)")" "$(named 'q\"\n' 2 "$(counts 9500 1)")"
+    start_clients
+    reports $A "$(named idle 1 "$(counts 10 1)")" "$(named slow 2 "$(counts 9000 1)")" "$(named worst 3 "$(counts 5000 1)")"
+    reports $B "$(named worst 1 "$(counts 5000 1)")" "$(named 'q\"\n' 2 "$(counts 9500 1)")"
     expect 64 hf serve --metrics-locks many
     expect 64 hf serve --metrics-locks 10001
     wait_until serve_two_names
-    tells $A "$(named idle 1 "$(counts 100000 100)")" "$(named worst 3 "$(counts 5000 1)")"
+    reports $A "$(named idle 1 "$(counts 100000 100)")" "$(named worst 3 "$(counts 5000 1)")"
     wait_until will_say 'holdfast_fleet_lock_wait_seconds_count{lock="worst"} 2' \
         'holdfast_fleet_lock_wait_seconds_count{lock="q\"\n"} 1' 'holdfast_fleet_lock_times_left_out 1'
     is_well_formed
@@ -155,7 +155,7 @@ test_names_that_were_waited_for_come_first_and_stay() {
 
 # However many ask, there is one answer for all; and who reads JSON has nobody asked for times.
 test_asked_for_when_wanted() {
-    tellers
+    start_clients
     serve
     redis config resetstat >/dev/null
     start redis-cli -s "$socket" subscribe holdfast_ask >"$dir/questions"

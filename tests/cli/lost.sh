@@ -18,12 +18,12 @@ start_guarded() {
 all_dead() { ended "$command" && ended "$other" || fail "the command still runs"; }
 
 test_key_deleted() {
-    start_guarded del 2>"$dir/told"
+    start_guarded del 2>"$dir/messages"
     redis del del >/dev/null
     finish "$pid"
     same "$status" 79
     all_dead
-    tells "the command is killed"
+    said_loss "the command is killed"
 }
 
 test_taken_over_by_another() {
@@ -52,10 +52,10 @@ test_exit_0_of_the_command_does_not_hide_it() {
     says "'hide': the lock was lost while the command ran ("
 }
 
-# tells WHAT: the run that has just ended has said why, and what became of the command.
-tells() {
-    grep -q "the lock is lost: it is gone from the server (broken, .*); $1\$" "$dir/told" ||
-        fail "$(cat "$dir/told")"
+# said_loss OUTCOME: the last `run` named the cause of the loss, and what happened to its command.
+said_loss() {
+    grep -q "the lock is lost: it is gone from the server (broken, .*); $1\$" "$dir/messages" ||
+        fail "$(cat "$dir/messages")"
 }
 
 test_preserve_status() {
@@ -68,18 +68,18 @@ test_preserve_status() {
 
 test_on_lost_signal() {
     start hf run --ttl 6s --on-lost=signal sig bash -c 'trap "touch $0.term; exit 0" TERM; touch "$0"
-        while [ -d $test_proc ]; do tick; done' "$dir/sig" 2>"$dir/told"
+        while [ -d $test_proc ]; do tick; done' "$dir/sig" 2>"$dir/messages"
     wait_until file_there "$dir/sig"
     redis del sig >/dev/null
     finish "$pid"
     same "$status" 79
     file_there "$dir/sig.term" || fail "no TERM came"
-    tells "the command was asked to end"
+    said_loss "the command was asked to end"
 }
 
 test_on_lost_ignore() {
     start hf run --ttl 6s --on-lost=ignore ign bash -c 'trap "touch $0.term" TERM; touch "$0"
-        while [ ! -e "$0.end" ] && [ -d $test_proc ]; do tick; done' "$dir/ign" 2>"$dir/told"
+        while [ ! -e "$0.end" ] && [ -d $test_proc ]; do tick; done' "$dir/ign" 2>"$dir/messages"
     wait_until file_there "$dir/ign"
     redis del ign >/dev/null
     sleep 7 # longer than the lease was: nothing must happen, and nothing is renewed any more that could be counted
@@ -88,7 +88,7 @@ test_on_lost_ignore() {
     finish "$pid"
     same "$status" 79
     [ ! -e "$dir/ign.term" ] || fail "it got a TERM"
-    tells "the command goes on"
+    said_loss "the command goes on"
 }
 
 test_lease_ends() { check_lease_ends; }

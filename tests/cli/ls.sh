@@ -4,7 +4,7 @@
 server_start
 
 # listed TEXT ARGUMENT...: ls shows a line that matches. A client that a busy machine keeps from answering
-# in time is shown as silent, so what clients are to tell is waited for.
+# in time is shown as silent, so tests wait for the answers of clients.
 listed() {
     local text=$1
     shift
@@ -78,7 +78,7 @@ test_a_name_with_a_nul() {
 }
 
 # Of a long list the server is asked for the first hundred only: the others are counted where they belong.
-test_more_than_are_told() {
+test_more_than_a_hundred_owners() {
     redis eval 'local owner = "5c4dd3c1-6b2f-4c55-9c6a-3a7a0f0b1c2d:"
         redis.call("hset", "line", owner .. 1, 1)
         for i = 2, 151 do redis.call("rpush", "redisson_lock_queue:{line}", owner .. i) end
@@ -102,7 +102,7 @@ test_more_than_are_told() {
 
 # The field that says what kind of lock it is takes nobody's place, wherever a scan comes across it. A
 # packed hash is scanned whole.
-test_a_hundred_are_told() {
+test_the_mode_field_takes_no_place() {
     local readers
     redis config set hash-max-ziplist-entries 8 >/dev/null
     for readers in 101 102 103 104 105 106 107 108; do
@@ -139,14 +139,14 @@ test_a_deadlock_is_stuck() {
     expect 0 hf ls --stuck 'no such *'
 }
 
-# Many may ask at once: who is asked more than it tells is not silent.
+# Many surveys at once: a client that cannot answer each of them is not shown as silent.
 test_many_at_once() {
     start hf hold --no-stdin crowded >/dev/null
     wait_until listed '^crowded +plain +alive' crowded
-    wait_until a_crowd_is_told
+    wait_until all_show_it_alive
 }
 # A busy machine may keep it from answering in time: then all are asked again.
-a_crowd_is_told() {
+all_show_it_alive() {
     local i pids=()
     for i in 1 2 3 4 5 6 7 8 9 10 11 12; do
         start hf ls crowded >"$dir/crowd$i"

@@ -19,8 +19,8 @@ parsed() {
     esac
     lint "$dir/out"
 }
-# told TEXT ARGUMENT...: it has such a sample.
-told() {
+# has_sample PATTERN ARGUMENT...: `ls --metrics` with these arguments prints such a sample.
+has_sample() {
     local text=$1
     shift
     parsed "$@"
@@ -40,14 +40,14 @@ test_holder_and_waiter() {
     wait_until locked busy
     start hf run busy -- true
     waiter=$pid
-    wait_until told "^holdfast_fleet_lock_waiters\{.*lock='busy'.*\} 1"
-    wait_until told "^holdfast_fleet_client_holds\{.*program='stay'.*\} 1"
-    wait_until told "^holdfast_fleet_client_waits\{.*program='true'.*\} 1"
-    wait_until told "^holdfast_fleet_client_acquired_total\{.*\} 1"
-    wait_until told "^holdfast_fleet_client_wait_seconds_bucket\{.*le='\+Inf'.*\} 1"
-    wait_until told "^holdfast_fleet_client_wait_seconds_count\{.*\} 1"
-    told "^holdfast_fleet_client_hold_seconds_count" && fail "nothing was released: $samples"
-    wait_until told "^holdfast_fleet_lock_held_seconds\{.*lock='busy'.*\} [1-9.]"
+    wait_until has_sample "^holdfast_fleet_lock_waiters\{.*lock='busy'.*\} 1"
+    wait_until has_sample "^holdfast_fleet_client_holds\{.*program='stay'.*\} 1"
+    wait_until has_sample "^holdfast_fleet_client_waits\{.*program='true'.*\} 1"
+    wait_until has_sample "^holdfast_fleet_client_acquired_total\{.*\} 1"
+    wait_until has_sample "^holdfast_fleet_client_wait_seconds_bucket\{.*le='\+Inf'.*\} 1"
+    wait_until has_sample "^holdfast_fleet_client_wait_seconds_count\{.*\} 1"
+    has_sample "^holdfast_fleet_client_hold_seconds_count" && fail "nothing was released: $samples"
+    wait_until has_sample "^holdfast_fleet_lock_held_seconds\{.*lock='busy'.*\} [1-9.]"
     kill -TERM "$waiter" "$holder"
     finish "$waiter"
     finish "$holder"

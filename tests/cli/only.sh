@@ -136,16 +136,16 @@ test_holder_killed_after_the_command() {
     free kept || fail "still locked"
 }
 
-# --on-lost=signal: told once, waited for, and no more than that.
-test_told_to_end() {
-    start hf run --ttl 3s --only-command --on-lost=signal told bash -c 'daemonize "$0.daemon"
-        trap "exit 5" TERM; touch "$0"; while [ -d $test_proc ]; do tick; done' "$dir/told"
-    wait_until file_there "$dir/told"
-    wait_until file_filled "$dir/told.daemon"
-    redis del told >/dev/null
+# --on-lost=signal: the command gets one signal, `run` waits for it, and does no more.
+test_on_lost_signal() {
+    start hf run --ttl 3s --only-command --on-lost=signal lost bash -c 'daemonize "$0.daemon"
+        trap "exit 5" TERM; touch "$0"; while [ -d $test_proc ]; do tick; done' "$dir/lost"
+    wait_until file_there "$dir/lost"
+    wait_until file_filled "$dir/lost.daemon"
+    redis del lost >/dev/null
     finish "$pid"
     same "$status" 79
-    alive "$(cat "$dir/told.daemon")" || fail "the daemon has been ended"
+    alive "$(cat "$dir/lost.daemon")" || fail "the daemon has been ended"
 }
 
 run_tests

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every option that a subcommand takes is in its help, out of which shells complete, and in its section of the manual; and
-# what these tell of is taken. Which ones there are at all the tables in the sources say.
+# it takes every option that these list. The tables in the sources have all options.
 . "$(dirname "$0")/lib.sh"
 sources=$(cd "$(dirname "$0")/../../cli" && pwd)
 manual=$(cd "$(dirname "$0")/../../man" && pwd)/holdfast.1
@@ -43,11 +43,11 @@ is_refused() {
     *) return 1 ;;
     esac
 }
-# Every subcommand takes these, and the manual tells of them once.
+# Every subcommand takes these, and the manual lists them once.
 is_common() { case $1 in --help | --json | *--quiet | *--verbose) ;; *) return 1 ;; esac; }
 
-# is_told OPTION TEXT: one of its words is there.
-is_told() {
+# is_listed OPTION TEXT: the text has a word of the option.
+is_listed() {
     local word
     for word in $1; do
         ! grep -qxe "$word" <<<"$2" || return 0
@@ -56,22 +56,22 @@ is_told() {
 }
 
 check_subcommand() {
-    local help told option word
+    local help section option word
     help=$("$HOLDFAST" completion "$1")
-    told=$(manual_of "$1")
+    section=$(manual_of "$1")
     while read -r option; do
         if is_common "$option" || is_refused "$1" "$option" || ! is_taken "$1" "${option##* }"; then
             continue
         fi
-        is_told "$option" "$help" || fail "'$1' takes $option, and its help does not say so"
-        is_told "$option" "$told" || fail "'$1' takes $option, and the manual does not say so"
+        is_listed "$option" "$help" || fail "'$1' takes $option, and its help does not say so"
+        is_listed "$option" "$section" || fail "'$1' takes $option, and the manual does not say so"
     done <"$dir/tables"
-    for word in $(printf '%s\n' "$help" "$told" | sort -u); do
-        is_taken "$1" "$word" || fail "'$1' does not take $word, of which its help or the manual tells"
+    for word in $(printf '%s\n' "$help" "$section" | sort -u); do
+        is_taken "$1" "$word" || fail "'$1' does not take $word, which its help or the manual lists"
     done
 }
 
-test_what_is_taken_is_told() {
+test_every_option_is_documented() {
     tables >"$dir/tables"
     [ "$(wc -l <"$dir/tables")" -gt 50 ] || fail "the tables are not found: $(cat "$dir/tables")"
     local subcommand checks=() check

@@ -104,7 +104,7 @@ test_bad_url_does_not_show_it() {
     silent
 }
 
-# A server that does not know AUTH repeats what it was told.
+# A server that does not know AUTH repeats its arguments.
 test_server_that_repeats_it() {
     local other=$dir/other.sock
     start redis-server --port 0 --unixsocket "$other" --save '' --rename-command AUTH "" --dir "$dir" >/dev/null

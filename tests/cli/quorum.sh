@@ -149,7 +149,7 @@ test_z_servers_away() {
     case $err in *"${sockets[2]}"*) fail "the server that lives is named: $err" ;; esac
 }
 
-# What happens is told once, not once for each server.
+# An event is printed once, not once for each server.
 test_watch_sees_a_break() {
     start "$HOLDFAST" watch --every 20ms b >"$dir/broken"
     wait_until file_filled "$dir/broken"

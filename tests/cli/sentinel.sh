@@ -57,7 +57,7 @@ test_in_parts() {
     says 127.0.0.1:26379
 }
 
-# The primary changes while somebody waits: what the old one has said is told of the old one.
+# The primary changes while somebody waits: an error of the old primary is printed under its name.
 test_a_primary_that_changes() {
     local dead sentinel=(redis-cli -a watchword --no-auth-warning -p "$port")
     start perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new(Proto => "tcp", LocalAddr => "127.0.0.1") or die;

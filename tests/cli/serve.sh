@@ -215,12 +215,12 @@ test_a_break_is_no_release() {
     serve --token-file "$dir/token" --allow-break
     start curl -sSN "$url/api/events" >"$dir/breaks"
     counted
-    start /usr/bin/python3 "$(dirname "$0")/teller.py" "$socket" $id "$dir/counted" >"$dir/teller"
-    wait_until grep -q ready "$dir/teller"
+    start /usr/bin/python3 "$(dirname "$0")/survey_client.py" "$socket" $id "$dir/counted" >"$dir/client"
+    wait_until grep -q ready "$dir/client"
     redis hset ours $id:5 1 >/dev/null
     wait_until shows /api/locks/ours '"state":"alive"'
     answers 200 /api/locks/ours -X DELETE -H "$key" -H "Origin: $url" -H 'X-Holdfast-Break: yes'
-    wait_until file_has "$dir/breaks" '"event":"broken","name":"ours","owner":"'$id':5","who":"host 1 teller","heard":true'
+    wait_until file_has "$dir/breaks" '"event":"broken","name":"ours","owner":"'$id':5","who":"host 1 worker","heard":true'
     wait_until ends_as theirs broken
     wait_until ends_as forgotten lost
     wait_until ends_as given released
@@ -229,7 +229,7 @@ test_a_break_is_no_release() {
     ! grep -Eq '"event":"(lost|broken)","name":"given"' "$dir/breaks" || fail "$(cat "$dir/breaks")"
 }
 counted() {
-    printf '{"v":1,"id":"%s","name":"holdfast:%s:host:1:teller","released":%s,"losses":%s}' "$id" "$id" "$released" "$losses" >"$dir/counted.new"
+    printf '{"v":1,"id":"%s","name":"holdfast:%s:host:1:worker","released":%s,"losses":%s}' "$id" "$id" "$released" "$losses" >"$dir/counted.new"
     mv "$dir/counted.new" "$dir/counted"
 }
 # ends_as NAME HOW: the client holds it and does not any more, and counts that.
@@ -242,7 +242,7 @@ ends_as() {
     counted
     if [ "$2" = broken ]; then hf unlock --force "$1" >/dev/null; else redis del "$1" >/dev/null; fi
     wait_until more_ends "$1" "$before"
-    file_has "$dir/breaks" '"event":"'"$2"'","name":"'"$1"'","owner":"'"$id"':5","who":"host 1 teller"'
+    file_has "$dir/breaks" '"event":"'"$2"'","name":"'"$1"'","owner":"'"$id"':5","who":"host 1 worker"'
 }
 ends_of() { grep -Eo '"event":"(released|lost|ended|broken|expired)","name":"'"$1"'"' "$dir/breaks" | wc -l; }
 more_ends() { [ "$(ends_of "$1")" -gt "$2" ]; }
@@ -332,7 +332,7 @@ test_breaking() {
     locked busy || fail "it was broken by one of these"
     try 200 -H "$key" -H "$from" -H "$mark" -H $'X-Forwarded-For: 10.1.1.1\e[31m'
     same "$out" '{"name":"busy","broken":true}'
-    told "127.0.0.1 port [0-9]* (for '10.1.1.1?\[31m', it claims) asked to break 'busy': it is broken" ||
+    serve_logged "127.0.0.1 port [0-9]* (for '10.1.1.1?\[31m', it claims) asked to break 'busy': it is broken" ||
         fail "$(cat "$dir/serve.err")"
     finish "$held"
     same "$status" 79 "the holder"
@@ -374,14 +374,14 @@ test_tokens_are_private() {
 test_beyond_this_machine() {
     serve --listen 0.0.0.0:0
     url=http://127.0.0.1:$port
-    wait_until told 'WARNING: anyone who reaches'
+    wait_until serve_logged 'WARNING: anyone who reaches'
     answers 200 /api/locks
     answers 200 /api/locks -H 'Host: 10.20.30.40:7380'
     answers 421 /api/locks -H 'Host: evil.example'
     serve --listen 0.0.0.0:0 --token-file "$dir/token"
     url=http://127.0.0.1:$port
-    wait_until told 'no TLS: everything' # which comes in the place of the warning
-    ! told WARNING || fail "a warning: $(cat "$dir/serve.err")"
+    wait_until serve_logged 'no TLS: everything' # which comes in the place of the warning
+    ! serve_logged WARNING || fail "a warning: $(cat "$dir/serve.err")"
     answers 200 /
     for path in /api/locks /api/locks/x /api/clients /api/events /metrics; do
         answers 401 "$path"

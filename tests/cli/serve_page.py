@@ -350,7 +350,7 @@ def test_nothing_to_break(page, serve):
     page.until("document.getElementById('ask-error').textContent.includes('nothing was broken')", 'the error')
     assert page.js("document.getElementById('ask').open")
     page.js("document.getElementById('ask').close(); location.hash = '#/'")
-    # A name that is no text has a page, but could not be told to the server.
+    # A name that is no text has a page, but the page cannot send it to the server.
     redis('eval', "return redis.call('hset', 'nul\\0b', ARGV[1], 1)", '0', GONE)
     page.until("[...document.querySelectorAll('#locks a')].some(link => link.textContent.startsWith('nul'))", 'its row')
     page.js("location.hash = '#/lock/nul%00b'")

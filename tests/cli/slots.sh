@@ -6,7 +6,7 @@ server_start
 free_slots() { redis get "$1"; }
 taken_are() { [ "$(redis zcard "{$1}:timeout")" = "$2" ]; }
 
-# A command that counts who is inside, itself included, and stays until it is told to go.
+# A command that counts who is inside, itself included, and stays until the test ends it.
 cat >"$dir/inside" <<'END'
 #!/usr/bin/env bash
 inside=$(redis-cli -s "$socket" incr "inside.$1")

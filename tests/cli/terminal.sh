@@ -19,7 +19,7 @@ read -r answer <&3
 stty echo <&3
 echo "the answer is $answer"
 END
-# Something that takes until it is told to end. It starts no other process: what is stopped in the middle of
+# Something that runs until a signal ends it. It starts no other process: what is stopped in the middle of
 # a vfork() is not stopped for its parent.
 mkfifo "$dir/never"
 cat >"$dir/bin/work" <<'END'

@@ -160,7 +160,7 @@ test_no_release_is_missed() {
         expect 0 hf run brief -- true
     done
     wait_until released_times 100
-    expect 0 hf run brief -- true # one message more: what came before it has been told by then
+    expect 0 hf run brief -- true # one message more: all messages before it have been printed by then
     wait_until released_times 101
     stop_watch
     same "$(released)" 101
@@ -181,7 +181,7 @@ test_what_others_publish_is_heard() {
     same "$(grep -c '"event":"acquired"' "$log")" 1
 }
 
-# Readers are told of when the last has gone.
+# A message comes when the last reader has gone.
 test_readers_and_latches_are_heard() {
     redis hset books mode read "$owner" 1 "${owner}8" 1 >/dev/null
     watch_and_listen books

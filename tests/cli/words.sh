@@ -105,7 +105,7 @@ test_warning_of_eviction() {
     says "$pattern"
     expect 0 hf -q run a true
     same "$err" ""
-    # Who may not ask is not told, and not refused.
+    # A user who may not read the setting gets no warning, and no refusal.
     redis acl setuser shy on nopass '~*' '&*' +@all -info >/dev/null
     expect 0 hf --user shy run a true
     same "$err" ""

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""A client that answers surveys with what a test wants: teller.py SOCKET UUID FILE publishes for each question, on a server
-at that Unix socket, the text of the file as it is then. It says "ready" when it hears questions."""
+"""A client that answers surveys as a test wants. `survey_client.py SOCKET UUID FILE` subscribes to questions on the server at
+that Unix socket, and prints "ready". It answers each question with the present content of the file."""
 import socket
 import sys
 
@@ -33,18 +33,18 @@ def connect():
 
 
 path, uuid, text = sys.argv[1], sys.argv[2].encode(), sys.argv[3]
-hearing, heard = connect()
-telling, told = connect()
-# By its name, and by a channel of its own, a survey knows that it has to wait for it.
-send(hearing, b"CLIENT", b"SETNAME", b"holdfast:" + uuid + b":host:1:teller")
-read(heard)
+subscriber, messages = connect()
+publisher, replies = connect()
+# A survey waits for an answer, because of this name and this channel.
+send(subscriber, b"CLIENT", b"SETNAME", b"holdfast:" + uuid + b":host:1:worker")
+read(messages)
 for channel in (b"holdfast_ask", b"holdfast_tell:0:" + uuid):
-    send(hearing, b"SUBSCRIBE", channel)
-    read(heard)
+    send(subscriber, b"SUBSCRIBE", channel)
+    read(messages)
 print("ready", flush=True)
 while True:
-    words = read(heard)[2].split(b" ")
+    words = read(messages)[2].split(b" ")
     if words[:2] == [b"ask", b"1"]:
         with open(text, "rb") as file:
-            send(telling, b"PUBLISH", b"holdfast_tell:" + words[2], file.read())
-        read(told)
+            send(publisher, b"PUBLISH", b"holdfast_tell:" + words[2], file.read())
+        read(replies)
