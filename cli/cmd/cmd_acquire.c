@@ -125,7 +125,7 @@ static void on_acquired(void *user, const hf_result *result) {
         acquire->done = true;
 }
 
-static void on_trouble(void *user, const hf_event *event) {
+static void on_hold_event(void *user, const hf_event *event) {
     (void)user; /* The user of the handle will notice. */
     (void)event;
 }
@@ -190,7 +190,7 @@ static int run(struct connection *connection, int argc, char **argv) {
                                        .number = HANDLE_OWNER,
                                        .acquired = on_acquired,
                                        .released = on_released,
-                                       .trouble = on_trouble,
+                                       .hold_event = on_hold_event,
                                        .user = &acquire},
                               .busy_status = STATUS_BUSY};
     int first = command_options(&command_acquire, specs, argc, argv, take, &acquire);

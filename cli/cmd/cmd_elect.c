@@ -20,13 +20,13 @@
 #define AT_ONCE_MS 10000 /* a shorter term counts as failed, whatever its status */
 #define MOST_PAUSE_MS 60000
 
-enum { ID_ONCE = ID_RUN_END, ID_BACKOFF, ID_ON_GAIN, ID_ON_LOSE };
+enum { ID_ONCE = ID_RUN_END, ID_BACKOFF, ID_ON_START, ID_ON_STOP };
 
 static const struct option_spec specs[] = {
     {OPTION_FLAG, ID_ONCE, 0, "once", false},
     {OPTION_VALUE, ID_BACKOFF, 0, "backoff", false},
-    {OPTION_VALUE, ID_ON_GAIN, 0, "on-start-leading", false},
-    {OPTION_VALUE, ID_ON_LOSE, 0, "on-stop-leading", false},
+    {OPTION_VALUE, ID_ON_START, 0, "on-start-leading", false},
+    {OPTION_VALUE, ID_ON_STOP, 0, "on-stop-leading", false},
     RUN_COMMAND_OPTIONS,
     CHOICE_OPTIONS,
     COMMON_OPTIONS,
@@ -37,7 +37,7 @@ struct elect {
     struct run_args args; /* must be first: run_take() gets a pointer to it */
     bool once;
     int64_t backoff_ms;
-    const char *on_gain, *on_lose; /* shell commands; NULL: none */
+    const char *start_hook, *stop_hook; /* shell commands; NULL: none */
     sigset_t original_mask;
     int signals;
     int ended_by;         /* the signal that ends us; 0: none yet */
@@ -47,7 +47,7 @@ struct elect {
 struct term {
     pid_t pid;
     int ready;      /* pipe: readable when the lock is held; -1: already read */
-    pid_t gaining;  /* pid of the hook; 0: none */
+    pid_t start_hook; /* pid of the hook; 0: none */
     int64_t led_ms; /* when it began to lead; 0: it does not */
     bool over;
     int status;
@@ -63,11 +63,11 @@ static int take(void *user, int id, char *value, const char *shown) {
         if (parse_duration(value, &elect->backoff_ms))
             return 0;
         return duration_error("elect", shown, value);
-    case ID_ON_GAIN:
-        elect->on_gain = value;
+    case ID_ON_START:
+        elect->start_hook = value;
         return 0;
-    case ID_ON_LOSE:
-        elect->on_lose = value;
+    case ID_ON_STOP:
+        elect->stop_hook = value;
         return 0;
     default:
         return run_take(&elect->args, id, value, shown);
@@ -96,7 +96,7 @@ static pid_t fork_child(const struct elect *elect) {
 
 /* Returns 0 or less if there is no hook or fork failed. The hook has its own process group, so that
  * all its processes can be signalled. */
-static pid_t start_hook(const struct elect *elect, const char *command) {
+static pid_t run_hook(const struct elect *elect, const char *command) {
     pid_t pid = command != NULL ? fork_child(elect) : -1;
     if (pid != 0) {
         if (pid > 0)
@@ -181,7 +181,7 @@ static void check_leadership(const struct elect *elect, struct term *term) {
         term->led_ms = now_ms();
         connection_name_server(elect->args.connection);
         say(LEVEL_INFO, "leads");
-        term->gaining = start_hook(elect, elect->on_gain);
+        term->start_hook = run_hook(elect, elect->start_hook);
     }
     close(term->ready);
     term->ready = -1;
@@ -211,8 +211,8 @@ static void end_term(struct elect *elect, const struct term *term) {
     bool lost = term->status == STATUS_LOST;
     say_of(LEVEL_INFO, &(struct subject){.code = lost ? HF_ELOST : HF_OK},
            "no longer the leader: %s", lost ? "the lock was lost" : "the command has ended");
-    wait_for_hook(elect, term->gaining, 0);
-    wait_for_hook(elect, start_hook(elect, elect->on_lose), elect->ended_by);
+    wait_for_hook(elect, term->start_hook, 0);
+    wait_for_hook(elect, run_hook(elect, elect->stop_hook), elect->ended_by);
 }
 
 /* ---- Successive terms ------------------------------------------------------------------------ */

@@ -131,7 +131,7 @@ static void lose(struct hold *hold, const char *reason) {
     finish(hold, STATUS_LOST);
 }
 
-static void on_trouble(void *user, const hf_event *event) {
+static void on_hold_event(void *user, const hf_event *event) {
     struct hold *hold = user;
     if (event->kind == HF_EVENT_WARNING)
         say(LEVEL_NOTICE, "%" PRId64 " ms are left: %s", event->remaining_ms, event->reason);
@@ -291,7 +291,7 @@ static int run(struct connection *connection, int argc, char **argv) {
                                  .ttl_ms = 30000,
                                  .acquired = on_acquired,
                                  .released = on_released,
-                                 .trouble = on_trouble,
+                                 .hold_event = on_hold_event,
                                  .user = &hold},
                         .busy_status = STATUS_BUSY,
                         .input = STDIN_FILENO};

@@ -242,8 +242,8 @@ static int64_t next_poll_ms(const struct watch *watch) {
     int64_t ttl_ms = watch->view.ttl_ms;
     if (ttl_ms >= 0 && ttl_ms < pause_ms) /* then it has expired, or was renewed */
         pause_ms = ttl_ms > POLL_GAP_MS ? ttl_ms + 1 : POLL_GAP_MS;
-    bool told = watch->events.poll_due || watch->events.changed;
-    if (told && pause_ms > POLL_GAP_MS)
+    bool due = watch->events.poll_due || watch->events.changed;
+    if (due && pause_ms > POLL_GAP_MS)
         pause_ms = POLL_GAP_MS;
     int64_t due_ms = watch->polled_ms + pause_ms;
     int64_t doubt_ends_ms = watch_doubt_ends_ms(&watch->view);

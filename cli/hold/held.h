@@ -52,7 +52,7 @@ struct held {
     int64_t ttl_ms;            /* the watchdog's lease */
     void (*acquired)(void *user, const hf_result *result);
     void (*released)(void *user, const hf_result *result);
-    void (*trouble)(void *user, const hf_event *event); /* called only while it is held */
+    void (*hold_event)(void *user, const hf_event *event); /* called only while it is held */
     void *user;
 
     /* Set when it is acquired. */

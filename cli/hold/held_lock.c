@@ -16,11 +16,11 @@ static int64_t lease_of(const struct held *held) {
     return held->lease_ms > 0 ? held->lease_ms : held->ttl_ms;
 }
 
-static void on_trouble(hf_lock *lock, const hf_event *event, void *user) {
+static void on_hold_event(hf_lock *lock, const hf_event *event, void *user) {
     (void)lock;
     struct held *held = user;
     if (held->is_held && event->owner == held->number)
-        held->trouble(held->user, event);
+        held->hold_event(held->user, event);
 }
 
 /* ---- Acquiring ------------------------------------------------------------------------------- */
@@ -113,7 +113,7 @@ static int acquire(struct held *held) {
     options.lease_ms = held->lease_ms;
     int code = make(held);
     if (code == HF_OK)
-        code = hf_lock_on_lost(held->lock, on_trouble, held);
+        code = hf_lock_on_lost(held->lock, on_hold_event, held);
     if (code == HF_OK)
         code = hf_lock_acquire_start(held->lock, &options, on_acquired, held, &held->op);
     return code;

@@ -12,11 +12,11 @@
 #include <stdio.h>
 #include <string.h>
 
-static void on_trouble(hf_permits *permits, const char *id, const hf_event *event, void *user) {
+static void on_hold_event(hf_permits *permits, const char *id, const hf_event *event, void *user) {
     (void)permits;
     struct held *held = user;
     if (held->is_held && strcmp(id, held->id.text) == 0)
-        held->trouble(held->user, event);
+        held->hold_event(held->user, event);
 }
 
 /* ---- Acquiring ------------------------------------------------------------------------------- */
@@ -91,7 +91,7 @@ static void on_made(hf_op *op, const hf_result *result, void *user) {
 static int acquire(struct held *held) {
     int code = hf_permits_new(held->client, held->name, &held->permits);
     if (code == HF_OK)
-        code = hf_permits_on_lost(held->permits, on_trouble, held);
+        code = hf_permits_on_lost(held->permits, on_hold_event, held);
     if (code == HF_OK)
         code = hf_permits_try_set_start(held->permits, held->slots, on_made, held, &held->op);
     return code;

@@ -41,7 +41,7 @@ void holder_doom(struct holder *h, const char *reason) {
            h->phase == HELD ? "the command is not started" : text_of_on_lost(h->options));
 }
 
-static void on_trouble(void *user, const hf_event *event) {
+static void on_hold_event(void *user, const hf_event *event) {
     struct holder *h = user;
     if (event->kind == HF_EVENT_WARNING) {
         say(LEVEL_INFO, "%" PRId64 " ms are left: %s", event->remaining_ms, event->reason);
@@ -65,7 +65,7 @@ static void watch_hold(struct holder *h) {
         atomic_store(&h->shared->deadline_ms, now + remaining_ms);
     } else if (!h->over) {
         static const hf_event ran_out = {.kind = HF_EVENT_LOST, .reason = "its lease ended"};
-        on_trouble(h, &ran_out);
+        on_hold_event(h, &ran_out);
     }
 }
 
@@ -185,7 +185,7 @@ static void acquire(struct holder *h) {
                             .ttl_ms = h->options->ttl_ms,
                             .acquired = on_acquired,
                             .released = on_released,
-                            .trouble = on_trouble,
+                            .hold_event = on_hold_event,
                             .user = h};
     int code = held_acquire(&h->held);
     if (code != HF_OK)

@@ -132,7 +132,7 @@ static json_t *json_rates(const struct view *view, bool full) {
         const struct rate *one = &view->rates[i % VIEW_RATES];
         json_array_append_new(
             list, json_pack("{s:I, s:f, s:f}", "at", (json_int_t)one->at_ms, "seen",
-                            (double)one->seen * 1000 / (double)one->between_ms, "told",
+                            (double)one->seen * 1000 / (double)one->between_ms, "counted",
                             (double)one->counted_by_clients * 1000 / (double)one->between_ms));
     }
     return list;

@@ -231,8 +231,8 @@ function makeLock(name, lock) {
   if (holders.length) holders[0].li.firstChild.append(lockShown.ttl.box);
   lockShown.items = [...holders, ...waiters];
   const nobody = () => make('li', { class: 'none' }, 'Nobody.');
-  const untold = lock ? lock.waiting - waiters.length : 0;
-  const more = untold > 0 ? [make('li', { class: 'none' }, `${untold} more, without details`)] : [];
+  const unlisted = lock ? lock.waiting - waiters.length : 0;
+  const more = unlisted > 0 ? [make('li', { class: 'none' }, `${unlisted} more, without details`)] : [];
   $('lock-holders').replaceChildren(...(holders.length ? holders.map(item => item.li) : [nobody()]));
   $('lock-waiters').replaceChildren(...waiters.map(item => item.li), ...more, ...(waiters.length || more.length ? [] : [nobody()]));
 }
@@ -472,7 +472,7 @@ function showTiles(now) {
 }
 // A bar for each second of the last minute; a second without a survey has none.
 function showRates(now) {
-  const rate = r => Math.max(r.seen, r.told);
+  const rate = r => Math.max(r.seen, r.counted);
   const recent = state.rates.filter(r => now - r.at < 5500);
   const mean = recent.reduce((sum, r) => sum + rate(r), 0) / recent.length;
   setText($('n-rate'), recent.length ? mean < 10 ? mean.toFixed(1) : String(Math.round(mean)) : '–');
