@@ -42,6 +42,7 @@ struct subject {
     int code;           /* of the library; HF_OK: none */
     const char *lock;   /* the lock's name; NULL: that of message_lock() */
     const char *server; /* NULL: the server of message_server() */
+    const char *hint;   /* what to do; without --json a line of its own. NULL: none */
 };
 void say_of(enum level level, const struct subject *subject, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
@@ -55,6 +56,8 @@ void message_lock(const char *name);
 /* Says what is wrong with the command line, and how to get help. Returns STATUS_USAGE. */
 int usage_error(const char *subcommand, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* The same with the library's code, if that is not HF_EINVAL. */
+int usage_error_of(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* Says which library call failed, and returns the exit status for it. `error` may be NULL. */
 int library_error(int code, const hf_error *error, const char *doing, const char *name);
@@ -305,7 +308,8 @@ void notice_default_server(void);
 
 /* ---- warning.c: warnings of the library ------------------------------------------------------ */
 
-void warning_begin(void); /* when the client is opened */
+/* When the client is opened. It gives up if no server answers within `limit_ms`; 0: the default. */
+void warning_begin(int64_t limit_ms);
 void warning_take(const struct subject *subject, const char *text);
 /* For a loop that is about to sleep for `limit_ms` (-1: no limit): prints due warnings, and returns
  * for how long it may sleep. */

@@ -139,7 +139,6 @@ static int run(struct connection *connection, int argc, char **argv) {
     int index = options_parse(connection_options, NULL, argc, argv, take_or_help, &taker);
     if (index < 0)
         return -index;
-    message_setup(connection->quiet ? -1 : connection->verbosity, connection->json);
 
     if (taker.help) {
         print_help(NULL);

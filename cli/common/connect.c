@@ -107,20 +107,23 @@ static struct setting *setting_of(struct connection *connection, int id) {
     }
 }
 
+/* From now on messages heed it: also those about the rest of the command line. */
 bool common_option(struct connection *connection, int id) {
     switch (id) {
     case OPTION_ID_QUIET:
         connection->quiet = true;
-        return true;
+        break;
     case OPTION_ID_VERBOSE:
         connection->verbosity++;
-        return true;
+        break;
     case OPTION_ID_JSON:
         connection->json = true;
-        return true;
+        break;
     default:
         return false;
     }
+    message_setup(connection->quiet ? -1 : connection->verbosity, connection->json);
+    return true;
 }
 
 int connection_option(void *user, int id, char *value, const char *shown) {
@@ -352,7 +355,6 @@ static int find_sentinel_password(struct connection *connection) {
 }
 
 int connection_resolve(struct connection *connection) {
-    message_setup(connection->quiet ? -1 : connection->verbosity, connection->json);
     int status = choose_target(connection);
     if (status == 0)
         status = settle_tls(connection);
@@ -411,14 +413,14 @@ void connection_name_server(const struct connection *connection) {
 
 /* A rejected url is not repeated, because it may contain a password. So the message names where it
  * came from. */
-static int url_error(const struct connection *connection, const char *text) {
+static int url_error(const struct connection *connection, int code, const char *text) {
     if (connection->url_source == NULL || strncmp(text, "url: ", 5) != 0)
-        return usage_error(NULL, "%s", text);
-    return usage_error(NULL, "%s: %s", connection->url_source, text + 5);
+        return usage_error_of(code, "%s", text);
+    return usage_error_of(code, "%s: %s", connection->url_source, text + 5);
 }
 
 int connection_open(struct connection *connection, hf_options *options, hf_client **ret_client) {
-    int64_t limit_ms;
+    int64_t limit_ms = 0;
     options->user = connection->user.value;
     options->password = connection->password.value;
     options->sentinel_password = connection->sentinel_password;
@@ -448,7 +450,7 @@ int connection_open(struct connection *connection, hf_options *options, hf_clien
 
     set_acks(connection, options);
 
-    warning_begin();
+    warning_begin(limit_ms);
     bool first = !connection->opened; /* a later client may open beside other threads */
     if (first)
         connection_name_server(connection);
@@ -458,7 +460,7 @@ int connection_open(struct connection *connection, hf_options *options, hf_clien
         message_lock(NULL);
     }
     if (code == HF_EINVAL || code == HF_ENOTSUP)
-        return url_error(connection, hf_last_error()->text);
+        return url_error(connection, code, hf_last_error()->text);
     if (code != HF_OK)
         return library_error(code, hf_last_error(), "open a connection", NULL);
     connection->opened = true;

@@ -56,6 +56,8 @@ static void add_subject(json_t *object, const struct subject *subject) {
     const char *lock = subject->lock != NULL ? subject->lock : how.lock;
     if (subject->code != HF_OK)
         json_object_set_new(object, "code", json_string(hf_error_name(subject->code)));
+    if (subject->hint != NULL)
+        json_object_set_new(object, "hint", json_text(subject->hint));
     if (lock != NULL)
         json_object_set_new(object, "lock", json_text(lock));
     if (*server != '\0')
@@ -86,24 +88,29 @@ static void say_json(enum level level, const struct subject *subject, const char
     free(line);
 }
 
-static void say_args(enum level level, const struct subject *subject, const char *format,
-                     va_list args) {
-    if (!message_wanted(level))
-        return;
-    char line[1024] = "holdfast: ";
-    size_t prefix = strlen(line);
-    int n = vsnprintf(line + prefix, sizeof line - prefix - 1, format, args);
+static void say_text(const char *text) {
+    char line[1024];
+    int n = snprintf(line, sizeof line - 1, "holdfast: %s", text);
     if (n < 0)
         return;
-
-    if (how.json) {
-        say_json(level, subject, line + prefix);
-        return;
-    }
-    text_disarm(line + prefix);
+    text_disarm(line);
     size_t len = strlen(line);
     line[len] = '\n';
     write_all(line, len + 1);
+}
+
+static void say_args(enum level level, const struct subject *subject, const char *format,
+                     va_list args) {
+    char text[1024 - sizeof "holdfast: "];
+    if (!message_wanted(level) || vsnprintf(text, sizeof text, format, args) < 0)
+        return;
+    if (how.json) {
+        say_json(level, subject, text);
+        return;
+    }
+    say_text(text);
+    if (subject->hint != NULL)
+        say_text(subject->hint);
 }
 
 void say(enum level level, const char *format, ...) {
@@ -120,23 +127,34 @@ void say_of(enum level level, const struct subject *subject, const char *format,
     va_end(args);
 }
 
-int usage_error(const char *subcommand, const char *format, ...) {
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    say(LEVEL_ERROR, "%s", text);
-    if (subcommand == NULL)
-        say(LEVEL_ERROR, "see 'holdfast help'");
-    else
-        say(LEVEL_ERROR, "see 'holdfast help %s'", subcommand);
+static int usage_error_args(int code, const char *subcommand, const char *format, va_list args) {
+    char hint[64];
+    bool known = subcommand != NULL;
+    snprintf(hint, sizeof hint, "see 'holdfast help%s%s'", known ? " " : "",
+             known ? subcommand : "");
+    say_args(LEVEL_ERROR, &(struct subject){.code = code, .hint = hint}, format, args);
     return STATUS_USAGE;
 }
 
-/* Suggests the option that helps with a certificate error. The words are OpenSSL's; a server's TLS
- * alert says nothing else. */
-static void give_advice(const char *text) {
+int usage_error(const char *subcommand, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int status = usage_error_args(HF_EINVAL, subcommand, format, args);
+    va_end(args);
+    return status;
+}
+
+int usage_error_of(int code, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int status = usage_error_args(code, NULL, format, args);
+    va_end(args);
+    return status;
+}
+
+/* The option that helps with a certificate error; NULL: none. The words are OpenSSL's; a server's
+ * TLS alert says nothing else. */
+static const char *advice_for(const char *text) {
     static const struct {
         const char *words, *advice;
     } all[] = {
@@ -145,12 +163,10 @@ static void give_advice(const char *text) {
         {"self signed certificate", "to trust its CA, give it with --cacert"},
         {"unable to get local issuer", "to trust its CA, give it with --cacert"},
     };
-    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        if (strstr(text, all[i].words) != NULL) {
-            say(LEVEL_ERROR, "%s", all[i].advice);
-            return;
-        }
-    }
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (strstr(text, all[i].words) != NULL)
+            return all[i].advice;
+    return NULL;
 }
 
 int library_error(int code, const hf_error *error, const char *doing, const char *name) {
@@ -166,12 +182,13 @@ int library_error(int code, const hf_error *error, const char *doing, const char
 
     warning_finish(error != NULL ? error->text : NULL);
     const struct subject subject = {
-        .code = code, .lock = name, .server = *node != '\0' ? node : NULL};
+        .code = code,
+        .lock = name,
+        .server = *node != '\0' ? node : NULL,
+        .hint = code == HF_ETLS ? advice_for(text) : NULL};
     say_of(LEVEL_ERROR, &subject, "cannot %s%s%s%s: %s%s%s%s%s%s", doing, quote, shown, end,
            hf_strerror(code), *node || *text ? " (" : "", node, *node && *text ? ": " : "", text,
            *node || *text ? ")" : "");
-    if (code == HF_ETLS)
-        give_advice(text);
     return status_of_error(code);
 }
 

@@ -1,10 +1,11 @@
 /* Shows the library's warnings: a server is unreachable, refuses, may evict locks, or can be
  * impersonated.
  *
- * A failing command prints its own error, and a trouble that passes at once needs no warning. So a
- * warning in the first FIRST_MOMENTS_MS is kept until that time is over or the command ends. At the
- * end it is printed unless the error contains it. Later warnings are printed at once. The same
- * warning is not repeated within a minute, and a client that closes after the error repeats nothing.
+ * A failing command prints its own error, and a failure that passes at once needs no warning. So a
+ * warning in the first FIRST_MOMENTS_MS is kept until that time is over or the command ends. If the
+ * command gives up soon (-t), warnings are kept until just after that. At the end a warning is
+ * printed unless the error contains it. Later warnings are printed at once. The same warning is not
+ * repeated within a minute, and a client that closes after the error repeats nothing.
  *
  * warning_take() runs on any library thread, including those that renew, so it never waits for a
  * blocked stderr. The other functions are called by loops on the main thread. */
@@ -17,12 +18,13 @@
 #include <unistd.h>
 
 #define FIRST_MOMENTS_MS 500
+#define SOON_MS 3000 /* a user waits that long without a word */
 #define AGAIN_MS 60000
 #define KEPT 8
 
 static struct {
     pthread_mutex_t mutex;
-    int64_t began_ms;
+    int64_t kept_until_ms;
     char failure[512]; /* the text of the last error; a warning that contains it is not printed */
     size_t len;
     struct warning {
@@ -34,8 +36,9 @@ static struct {
     } all[KEPT];
 } warnings = {.mutex = PTHREAD_MUTEX_INITIALIZER};
 
-void warning_begin(void) {
-    warnings.began_ms = now_ms();
+void warning_begin(int64_t limit_ms) {
+    bool soon = limit_ms > 0 && limit_ms <= SOON_MS;
+    warnings.kept_until_ms = now_ms() + FIRST_MOMENTS_MS + (soon ? limit_ms : 0);
 }
 
 static bool is_stderr_ready(void) {
@@ -92,7 +95,7 @@ void warning_take(const struct subject *subject, const char *text) {
     if (pthread_mutex_trylock(&warnings.mutex) != 0)
         return; /* Another thread is printing, which may take long. */
     struct warning *warning = is_in_error_locked(text) ? NULL : find_locked(subject, text);
-    bool due = warning != NULL && now - warnings.began_ms >= FIRST_MOMENTS_MS &&
+    bool due = warning != NULL && now >= warnings.kept_until_ms &&
                (warning->said_ms == 0 || now - warning->said_ms >= AGAIN_MS);
     if (due && is_stderr_ready())
         say_warning(warning);
@@ -100,7 +103,7 @@ void warning_take(const struct subject *subject, const char *text) {
 }
 
 int warning_print_due(int limit_ms) {
-    int64_t left_ms = warnings.began_ms + FIRST_MOMENTS_MS - now_ms();
+    int64_t left_ms = warnings.kept_until_ms - now_ms();
     if (left_ms > 0)
         return limit_ms < 0 || left_ms < limit_ms ? (int)left_ms : limit_ms;
     warning_finish(NULL);
