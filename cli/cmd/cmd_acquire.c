@@ -159,7 +159,9 @@ static void loop(struct acquire *acquire) {
 
 static int begin(struct acquire *acquire) {
     hf_options options = HF_OPTIONS_INIT;
+    char label[PARENT_LABEL_SIZE];
     options.flags = HF_MANUAL_DISPATCH;
+    options.label = label_of_parent(label);
     signal(SIGPIPE, SIG_IGN); /* if the handle cannot be written, the lock is released */
     acquire->signals = ending_signals();
     int status = connection_open(acquire->connection, &options, &acquire->held.client);
@@ -228,7 +230,8 @@ const struct command command_acquire = {
         "--lease DUR [OPTIONS] NAME\n"
         "Acquires the lock NAME, prints a handle for it and exits. The lock is held until 'release' gets\n"
         "the handle or the lease ends; 'extend' makes it last longer.\n\n"
-        "      --lease DUR             how long to hold it; with --string also none: until it is released\n"
+        "      --lease DUR             how long to hold it (with --string, `none`: no lease; the lock\n"
+        "                              stays held until it is released)\n"
         "  -x, -e, --exclusive         exclusively (the default)\n"
         "  -s, --shared                as a reader: beside other readers, without a writer\n"
         "  -W, --write                 as the writer beside -s: exclusively\n"

@@ -225,8 +225,9 @@ static int run_release(struct connection *connection, int argc, char **argv) {
 
 #define KINDS                                                                                       \
     "  -x, -e, --exclusive, -s, --shared, -W, --write, --fair, --fenced, --spin, -N, --slots\n"     \
-    "  --string    as given to 'acquire'; not needed for the handle of a slot. With --string the\n" \
-    "              handle is any token, also another library's, on a quorum, too\n"                 \
+    "  --string    as given to 'acquire'; not needed for the handle of a slot.\n"                   \
+    "              With --string the handle may be any token, including another library's;\n"      \
+    "              this also works on a quorum.\n"                                                  \
     "  -q, --quiet   -v, --verbose   --json\n"
 
 const struct command command_extend = {

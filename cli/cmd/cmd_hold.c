@@ -40,7 +40,7 @@ struct hold {
     struct choice choice;
     struct names names;             /* with -m */
     struct either waiting, leasing; /* -n or -w, --ttl or --lease */
-    const char *label;              /* NULL: the program's name */
+    const char *label;              /* NULL: the parent's name */
     int busy_status;
     int input; /* -1: not watched */
     int signals;
@@ -248,10 +248,11 @@ static void loop(struct hold *hold) {
 }
 
 static int acquire(struct hold *hold) {
+    char label[PARENT_LABEL_SIZE];
     hf_options client_options = HF_OPTIONS_INIT;
     client_options.flags = HF_MANUAL_DISPATCH;
     client_options.watchdog_ms = hold->held.ttl_ms;
-    client_options.label = hold->label;
+    client_options.label = hold->label != NULL ? hold->label : label_of_parent(label);
     hold->signals = ending_signals();
     int status = connection_open(hold->connection, &client_options, &hold->held.client);
     if (status != 0)
@@ -350,9 +351,11 @@ const struct command command_hold = {
         "  -w, --wait DUR              wait at most this long; 0 is -n (default: for ever)\n"
         "  -E, --conflict-exit-code N  exit status if the lock was not free (75)\n"
         "      --ttl DUR               lease, renewed while the lock is held (30s)\n"
-        "      --lease DUR             fixed lease, not renewed; with --string also none\n"
+        "      --lease DUR             fixed lease, not renewed (with --string, `none`: no lease; the\n"
+        "                              lock stays held if holdfast dies)\n"
         "      --no-stdin              do not watch standard input\n"
-        "      --label TEXT            the holder's name, as others see it (holdfast)\n"
+        "      --label TEXT            the holder's name, as others see it (the process that\n"
+        "                              started this, such as the script)\n"
         "  -q, --quiet   -v, --verbose   --json\n"
         "\nExit status: 0 released; 75 not acquired; 79 the lock was lost.\n",
     .run = run,

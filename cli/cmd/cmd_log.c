@@ -143,7 +143,7 @@ const struct command command_log = {
         "      --history FILE  the file; HOLDFAST_HISTORY names it, too\n"
         "      --since DUR     only the last DUR, such as 90s, 2h or 1d\n"
         "      --json          as JSON, one object per line\n"
-        "\nEvents: held: at the start of `serve`; acquired; released; ended: it is not known how; expired;\n"
+        "\nEvents: held: at the start of `serve`; acquired; released; ended: cause unknown; expired;\n"
         "broken; lost; long_wait; deadlock; away, back: the server; started, stopped: `serve`; missed:\n"
         "events that could not be written.\n"
         "Exit status: 0; 1 nothing is recorded; 71 the file cannot be read.\n",

@@ -111,10 +111,17 @@ void held_on_released(hf_op *op, const hf_result *result, void *user);
 extern const struct held_ops held_lock_ops, held_slot_ops;
 
 /* Why --ttl and --lease exclude each other, for the error message. */
-#define EXCLUSIVE_LEASES "give one of them: a lease is either renewed or fixed"
+#define EXCLUSIVE_LEASES "a lease is either renewed (--ttl) or fixed (--lease); give one"
 
 /* Takes the value of --label. Returns 0 or an exit status. */
 int take_label(const char *subcommand, const char *value, const char *shown, const char **ret);
+
+/* ---- parent_label.c ------------------------------------------------------------------------- */
+
+#define PARENT_LABEL_SIZE 65 /* the server gets at most 64 bytes */
+
+/* The name of the parent process, without its arguments, in `label`; NULL: not known. */
+const char *label_of_parent(char label[PARENT_LABEL_SIZE]);
 
 /* ---- names.c: the lock names ----------------------------------------------------------------- */
 

@@ -64,6 +64,45 @@ test_a_label() {
     says "--label: the value is empty"
 }
 
+# A script that does what its arguments say: `hold` or `acquire` in the background, and one more argument.
+cat >"$dir/nightly.sh" <<'END'
+#!/bin/sh
+setpriv --pdeathsig KILL "$TOOL" -s "$socket" "$@" >/dev/null &
+echo $! >"$0.pid"
+wait
+END
+chmod +x "$dir/nightly.sh"
+# by_script ARGUMENT...: the script starts the tool so, whose pid is in $tool.
+by_script() {
+    rm -f "$dir/nightly.sh.pid"
+    start "$dir/nightly.sh" "$@"
+    wait_until file_filled "$dir/nightly.sh.pid"
+    tool=$(cat "$dir/nightly.sh.pid")
+}
+waits_as() { hf ls --json called | grep -q '"waiters":\[{[^]]*"program":"'"$1"'"'; }
+
+# Without --label, `hold` is called by what started it, without arguments; and so is a waiting `acquire`.
+test_the_name_of_the_parent() {
+    local holder
+    by_script hold --no-stdin --lease 1h called
+    holder=$tool
+    wait_until labelled
+    same "$(label_of called)" nightly.sh
+    [[ $(hf ls called) == *" $holder nightly.sh "* ]] || fail "$(hf ls called)"
+    by_script acquire --lease 1h -w 1h called
+    wait_until waits_as nightly.sh
+    kill -TERM "$tool"
+    wait_until ended "$tool"
+    case $(redis client list) in *1h* | *called*) fail "the server knows an argument" ;; esac
+    kill -TERM "$holder"
+    wait_until ended "$holder"
+    by_script hold --no-stdin --label stock called
+    wait_until labelled
+    same "$(label_of called)" stock
+    kill -TERM "$tool"
+    wait_until ended "$tool"
+}
+
 # A long one is cut, and holds all the same.
 test_a_long_label() {
     local long

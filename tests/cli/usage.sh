@@ -71,7 +71,7 @@ test_options_exclude_each_other() {
         [ "$subcommand" = hold ] || tail=true
         # shellcheck disable=SC2086
         expect 64 "$HOLDFAST" -u redis://127.0.0.1:1 -t 200ms "$subcommand" --ttl 5 --lease 9 x $tail
-        says "--ttl and --lease exclude each other"
+        says "--ttl and --lease exclude each other: a lease is either renewed (--ttl) or fixed (--lease); give one"
         # shellcheck disable=SC2086
         expect 64 "$HOLDFAST" -u redis://127.0.0.1:1 -t 200ms "$subcommand" -n -w 5 x $tail
         says "-n and -w exclude each other"
@@ -253,13 +253,33 @@ test_url_or_parts() {
 # A url that is wrong is not repeated, since it may have a password in it: so where it came from is said.
 test_where_a_wrong_url_came_from() {
     expect 64 "$HOLDFAST" -u nonsense://x run x true
-    says "holdfast: -u: the scheme is unknown"
+    says "holdfast: -u: 'nonsense' is not a known scheme; use redis, "
     expect 64 env HOLDFAST_URL=localhost REDIS_URL=redis://127.0.0.1:1 "$HOLDFAST" run x true
     says "holdfast: HOLDFAST_URL: the scheme is missing"
     expect 64 env REDIS_URL=redis://host:notaport "$HOLDFAST" run x true
     says "holdfast: REDIS_URL: the port is not a number"
     expect 64 "$HOLDFAST" -h "a b" run x true
     case $err in *REDIS_URL* | *"-u"*) fail "$err" ;; esac
+}
+
+# The scheme is all that is printed of a wrong url: behind it may be a password, and a password may stand in its place.
+test_a_wrong_scheme() {
+    expect 64 "$HOLDFAST" -u 'foo://hunter2' run x true
+    says "-u: 'foo' is not a known scheme; use redis, rediss, "
+    case $err in *hunter2*) fail "$err" ;; esac
+    expect 64 env HOLDFAST_URL=$'fo\eo://me:hunter2@host/hunter2' "$HOLDFAST" run x true
+    says "HOLDFAST_URL: 'fo\\\\x1bo' is not a known scheme"
+    case $err in *hunter2*) fail "$err" ;; esac
+    expect 64 "$HOLDFAST" -u "$(printf 'x%.0s' {1..300})://hunter2" run x true
+    says "-u: '$(printf 'x%.0s' {1..32})...' is not a known scheme"
+    local url
+    for url in hunter2://host me:hunter2@redis://host 'redis?password=hunter2://host'; do
+        expect 64 "$HOLDFAST" -u "$url" run x true
+        says "-u: the scheme is unknown; use redis, "
+        case $err in *hunter2*) fail "$err" ;; esac
+    done
+    expect 64 "$HOLDFAST" -u ://host run x true
+    says "-u: the scheme is missing"
 }
 
 # What was typed, why it is wrong, and what would be right.
@@ -283,9 +303,28 @@ test_unlock_without_force_explains() {
     says "'x': only its holder can release it: end that process, or break the lock with --force"
 }
 
-test_messages_as_json() {
-    expect 64 "$HOLDFAST" --json run x
-    says '{"program":"holdfast","level":"error","message":"'
+# json_usage HELP ARGUMENT...: one object, with the code, and with the hint that is a line of its own in text.
+json_usage() {
+    local hint="see '$1'"
+    shift
+    expect 64 "$@"
+    case $err in
+    '{"program":"holdfast","level":"error","message":"'*'","code":"HF_EINVAL","hint":"'"$hint"'"'*'}') ;;
+    *) fail "$err" ;;
+    esac
+    same "$(wc -l <"$dir/err")" 1 "lines"
+}
+test_usage_errors_as_json() {
+    json_usage "holdfast help run" "$HOLDFAST" --json run x
+    json_usage "holdfast help" "$HOLDFAST" --json
+    json_usage "holdfast help" "$HOLDFAST" --json nonsense
+    json_usage "holdfast help" "$HOLDFAST" --json -u foo://x run x true
+    # Also when the subcommand or the environment says --json, and when the mistake is among the connection options.
+    json_usage "holdfast help hold" "$HOLDFAST" hold --json --nonsense x
+    json_usage "holdfast help hold" env HOLDFAST_JSON=1 "$HOLDFAST" hold --nonsense x
+    json_usage "holdfast help" "$HOLDFAST" --json --nonsense
+    expect 64 "$HOLDFAST" run x
+    same "$err" "holdfast: a COMMAND is needed"$'\n'"holdfast: see 'holdfast help run'"
 }
 
 run_tests

@@ -408,7 +408,7 @@ function showWaits() {
   if (graph.edges.length) showGraph(graph);
   const items = [...graph.edges].sort((a, b) => b.dead - a.dead).slice(0, 300).map(edge => make('li', { class: edge.dead ? 'dead' : '' },
     edge.from.label + (edge.from.key.startsWith('crowd') ? ' wait for ' : ' waits for '), make('a', { href: lockLink(edge.lock) }, edge.lock),
-    ', which ' + edge.to.label + ' holds' + (edge.dead ? ' (deadlock)' : '')));
+    ', held by ' + edge.to.label + (edge.dead ? ' (deadlock)' : '')));
   $('waits').replaceChildren(...(items.length ? items : [make('li', { class: 'none' }, 'Nobody waits.')]));
 }
 
@@ -453,7 +453,7 @@ function showAlerts() {
   $('alerts').replaceChildren(...state.deadlocks.slice(0, 5).map(steps => make('div', { class: 'deadlock' },
     make('b', {}, 'Deadlock: these owners wait for each other and cannot continue. End one of them.'),
     make('ol', {}, ...steps.map(step => make('li', {}, step.waiter.who + ' waits for ', make('a', { href: lockLink(step.lock) }, step.lock),
-      ', which ' + step.holder.who + ' has'))))));
+      ', held by ' + step.holder.who))))));
 }
 function showTiles(now) {
   let held = 0, waiting = 0, stuck = 0;
