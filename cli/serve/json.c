@@ -127,7 +127,7 @@ static json_t *json_news(const struct view *view) {
 static json_t *json_rates(const struct view *view, bool full) {
     json_t *list = json_array();
     uint64_t kept = view->rates_total > VIEW_RATES ? view->rates_total - VIEW_RATES : 0;
-    uint64_t from = full ? kept : view->rates_total - view->joined;
+    uint64_t from = full ? kept : view->rates_total - view->rated;
     for (uint64_t i = from; i < view->rates_total; i++) {
         const struct rate *one = &view->rates[i % VIEW_RATES];
         json_array_append_new(

@@ -517,6 +517,13 @@ int64_t record_survey(struct recorder *recorder, const struct record_surveys *su
     return seen;
 }
 
+bool record_has_open_losses(const struct recorder *recorder) {
+    for (size_t i = 0; i < RECORD_LOSSES; i++)
+        if (recorder->losses[i].more > 0)
+            return true;
+    return false;
+}
+
 void recorder_clear(struct recorder *recorder) {
     for (size_t i = 0; i < RECORD_BREAKS; i++)
         free(recorder->breaks[i].name);

@@ -65,7 +65,7 @@ struct record_surveys {
     const hf_deadlocks *deadlocks;   /* of `later`; NULL: unknown */
     int64_t earlier_at_ms, at_ms;    /* Unix times */
     int64_t close_ms;  /* counters tell how a hold ended if they are no further apart */
-    int64_t period_ms; /* between surveys that nothing has announced */
+    int64_t period_ms; /* surveys that are closer together count as one, for waiting */
     bool breaks_heard; /* breaks were announced in between */
 };
 
@@ -75,6 +75,8 @@ int64_t record_survey(struct recorder *recorder, const struct record_surveys *su
 /* A break that was announced. `fleet` is the latest survey, or NULL. */
 void record_broken(struct recorder *recorder, const hf_fleet *fleet, const char *name,
                    size_t name_len, unsigned server_bit);
+/* Whether more surveys are needed, since none has shown of which lock a loss is. */
+bool record_has_open_losses(const struct recorder *recorder);
 /* An event of the server: it is away, or back. */
 void record_server(struct recorder *recorder, const char *word, const char *text);
 void recorder_clear(struct recorder *recorder);

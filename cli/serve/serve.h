@@ -118,6 +118,8 @@ struct view {
     uint64_t recorded, recorded_before; /* the total of its history at the latest two surveys */
     struct rate rates[VIEW_RATES];
     uint64_t rates_total;
+    struct rate next_rate; /* sums, until they span half a period */
+    bool rated;            /* the latest survey has added a rate */
     /* for breaks and losses; NULL: not started, or the servers do not report them */
     hf_listener *listener;
     bool no_breaks;                   /* the servers do not report them */

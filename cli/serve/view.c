@@ -3,7 +3,8 @@
  * loop.c calls view_tick(), which it does while a client needs surveys.
  *
  * A loss or a break that is announced is surveyed at once, so that the page shows it. However many
- * there are, this adds HURRY_GAP_MS' worth of surveys: four a second. Releases and acquires have no
+ * there are, this adds HURRY_GAP_MS' worth of surveys: four a second. If a survey does not show of
+ * which lock a loss is, a few more follow, a second apart. Releases and acquires have no
  * such announcement: a subscription to each lock's own messages would make releasing clients yield
  * to a waiter that is none (HF_PLAIN).
  *
@@ -97,19 +98,32 @@ static int64_t compare_clients(const hf_fleet *earlier, const hf_fleet *later) {
     return counted;
 }
 
+/* Surveys that announcements cause are close together: several make one rate. */
 static void note_rates(struct view *view, int64_t seen) {
     int64_t between_ms = view->later->taken_ms - view->earlier->taken_ms;
+    struct rate *rate = &view->next_rate;
     view->joined = between_ms > 0 && between_ms < JOINED_PERIODS * view->every_ms;
-    if (!view->joined)
+    if (!view->joined) {
+        *rate = (struct rate){0};
         return;
-    view->rates[view->rates_total++ % VIEW_RATES] =
-        (struct rate){.at_ms = view->good_at_ms,
-                      .seen = seen,
-                      .counted_by_clients = compare_clients(view->earlier, view->later),
-                      .between_ms = between_ms};
+    }
+    rate->at_ms = view->good_at_ms;
+    rate->seen += seen;
+    rate->counted_by_clients += compare_clients(view->earlier, view->later);
+    rate->between_ms += between_ms;
+    view->rated = rate->between_ms >= view->every_ms / 2;
+    if (!view->rated)
+        return;
+    view->rates[view->rates_total++ % VIEW_RATES] = *rate;
+    *rate = (struct rate){0};
 }
 
 /* ---- Surveys --------------------------------------------------------------------------------- */
+
+/* Between the surveys that show what was announced: even if --every is longer. */
+static int64_t period_ms(const struct view *view) {
+    return view->every_ms < VIEW_PERIOD_MS ? view->every_ms : VIEW_PERIOD_MS;
+}
 
 static void compare_surveys(struct view *view, int64_t earlier_at_ms) {
     const hf_fleet *earlier = view->earlier, *later = view->later;
@@ -121,7 +135,7 @@ static void compare_surveys(struct view *view, int64_t earlier_at_ms) {
                                            .earlier_at_ms = earlier_at_ms,
                                            .at_ms = view->good_at_ms,
                                            .close_ms = JOINED_PERIODS * view->every_ms,
-                                           .period_ms = view->every_ms,
+                                           .period_ms = period_ms(view),
                                            .breaks_heard = view->subscribed != 0};
     int64_t seen = record_survey(&view->recorder, &surveys, view->losses);
     if (earlier != NULL)
@@ -141,7 +155,7 @@ static void take_fleet(struct view *view, hf_fleet *fleet) {
     view->good_at_ms = unix_ms();
     view->failed_at_ms = 0;
     view->error[0] = '\0';
-    view->joined = false;
+    view->joined = view->rated = false;
     if (view->times_asked)
         lock_times_add(view->times, fleet);
     compare_surveys(view, earlier_at_ms);
@@ -156,7 +170,7 @@ static void take_error(struct view *view, int code, const hf_error *error) {
         view->failed_at_ms = unix_ms();
         record_server(&view->recorder, "away", view->error);
     }
-    view->joined = false;
+    view->joined = view->rated = false;
 }
 
 /* Events of messages since the survey before belong to this one. */
@@ -210,7 +224,8 @@ static int64_t used_for_ms(const struct view *view) {
 }
 
 static int64_t due_ms(const struct view *view) {
-    int64_t due_ms = view->started_ms + (view->failed_at_ms > 0 ? VIEW_PERIOD_MS : view->every_ms);
+    bool soon = view->failed_at_ms > 0 || record_has_open_losses(&view->recorder);
+    int64_t due_ms = view->started_ms + (soon ? period_ms(view) : view->every_ms);
     int64_t hurry_ms = view->hurried_ms + HURRY_GAP_MS;
     if (view->seq == 0)
         return 0;

@@ -83,6 +83,44 @@ test_the_server_comes_back() {
     wait_until shows /metrics 'holdfast_up 1'
 }
 
+# A hold that no survey showed: nothing but the announcement tells of its loss, and no later survey would add anything.
+test_a_loss_of_an_unseen_hold() {
+    serve --every 1h
+    start curl -sSN "$url/api/events" >"$dir/page"
+    wait_until listeners 1
+    wait_until frame '"full":true'
+    start hf run unseen -- stay 2>/dev/null
+    holder=$pid
+    wait_until locked unseen
+    redis del unseen >/dev/null
+    finish "$holder"
+    same "$status" 79
+    wait_until frame '"event":"lost"'
+}
+
+# Surveys that announcements cause are close together: what one shows is no rate of its own. A break hands it to the next.
+highest_rate() {
+    grep -o '"seen":[0-9.]*' "$dir/page" | sed 's/.*://' | sort -n | tail -n 1
+}
+handed() { [ "$(grep -c '"event":"acquired","name":"rates"' "$dir/page")" -ge "$1" ]; }
+test_rates_of_hurried_surveys() {
+    local i holders=()
+    watched rates
+    holders=("$holder")
+    for i in 1 2 3; do
+        start hf run rates -- stay 2>/dev/null
+        holders+=("$pid")
+        wait_until listeners $((i + 2))
+    done
+    for i in 1 2 3; do
+        expect 0 hf unlock --force rates
+        wait_until handed "$i"
+    done
+    [ "$(highest_rate | cut -d. -f1)" = "" ] || fail "$(highest_rate) hand-overs a second, of 3 in an hour"
+    for i in "${holders[@]}"; do kill "$i" 2>/dev/null; done
+    redis del rates >/dev/null
+}
+
 scans() { redis info commandstats | sed -n 's/^cmdstat_scan:calls=\([0-9]*\),.*/\1/p'; }
 flood() {
     redis publish holdfast_tell:losses:0 'anybody can say so' >/dev/null

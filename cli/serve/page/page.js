@@ -473,7 +473,7 @@ function showTiles(now) {
 // A bar for each second of the last minute; a second without a survey has none.
 function showRates(now) {
   const rate = r => Math.max(r.seen, r.counted);
-  const recent = state.rates.filter(r => now - r.at < 5500);
+  const recent = state.rates.filter(r => now - r.at < 5.5 * (state.frame ? state.frame.every_ms : 1000));
   const mean = recent.reduce((sum, r) => sum + rate(r), 0) / recent.length;
   setText($('n-rate'), recent.length ? mean < 10 ? mean.toFixed(1) : String(Math.round(mean)) : '–');
   const most = Math.max(1, ...state.rates.map(rate));
