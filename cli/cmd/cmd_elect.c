@@ -46,9 +46,9 @@ struct elect {
 
 struct term {
     pid_t pid;
-    int ready;      /* pipe: readable when the lock is held; -1: already read */
+    int ready;        /* pipe: readable when the lock is held; -1: already read */
     pid_t start_hook; /* pid of the hook; 0: none */
-    int64_t led_ms; /* when it began to lead; 0: it does not */
+    int64_t led_ms;   /* when it began to lead; 0: it does not */
     bool over;
     int status;
 };

@@ -223,11 +223,11 @@ static int run_release(struct connection *connection, int argc, char **argv) {
     return first <= 0 ? -first : use(&handle);
 }
 
-#define KINDS                                                                                       \
-    "  -x, -e, --exclusive, -s, --shared, -W, --write, --fair, --fenced, --spin, -N, --slots\n"     \
-    "  --string    as given to 'acquire'; not needed for the handle of a slot.\n"                   \
+#define KINDS                                                                                      \
+    "  -x, -e, --exclusive, -s, --shared, -W, --write, --fair, --fenced, --spin, -N, --slots\n"    \
+    "  --string    as given to 'acquire'; not needed for the handle of a slot.\n"                  \
     "              With --string the handle may be any token, including another library's;\n"      \
-    "              this also works on a quorum.\n"                                                  \
+    "              this also works on a quorum.\n"                                                 \
     "  -q, --quiet   -v, --verbose   --json\n"
 
 const struct command command_extend = {

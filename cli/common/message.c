@@ -181,11 +181,10 @@ int library_error(int code, const hf_error *error, const char *doing, const char
     const char *text = detailed && strcmp(error->text, hf_strerror(code)) != 0 ? error->text : "";
 
     warning_finish(error != NULL ? error->text : NULL);
-    const struct subject subject = {
-        .code = code,
-        .lock = name,
-        .server = *node != '\0' ? node : NULL,
-        .hint = code == HF_ETLS ? advice_for(text) : NULL};
+    const struct subject subject = {.code = code,
+                                    .lock = name,
+                                    .server = *node != '\0' ? node : NULL,
+                                    .hint = code == HF_ETLS ? advice_for(text) : NULL};
     say_of(LEVEL_ERROR, &subject, "cannot %s%s%s%s: %s%s%s%s%s%s", doing, quote, shown, end,
            hf_strerror(code), *node || *text ? " (" : "", node, *node && *text ? ": " : "", text,
            *node || *text ? ")" : "");

@@ -1,8 +1,8 @@
 /* The default label of `hold` and `acquire` at the server: the name of the process that started
  * them, such as the script. Their own name would say nothing.
  *
- * Every reader of the server can see it, and an argument may be a secret. So it is the kernel's name
- * of the process, which has no arguments: at most 15 bytes.
+ * Every reader of the server can see it, and an argument may be a secret. So it is the kernel's
+ * name of the process, which has no arguments: at most 15 bytes.
  *
  * Called before other threads exist; reads /proc. */
 #include "hold/held.h"

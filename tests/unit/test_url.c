@@ -179,7 +179,7 @@ static const struct bad bad[] = {
     {"http://host", HF_EINVAL, "'http' is not a known scheme; use redis, "},
     {"http://me:" SECRET "@host", HF_EINVAL, "'http' is not a known scheme"},
     {"re\001d\033is://host", HF_EINVAL, "'re\\x01d\\x1bis' is not a known scheme"},
-    {"r\xc3\xa9" "dis://host", HF_EINVAL, "'r\\xc3\\xa9dis' is not a known scheme"},
+    {"r\303\251dis://host", HF_EINVAL, "'r\\xc3\\xa9dis' is not a known scheme"},
     {"postgresql-behind-a-very-long-tunnel://host", HF_EINVAL,
      "'postgresql-behind-a-very-long-tu...' is not a known scheme"},
     {"me:" SECRET "@http://host", HF_EINVAL, "the scheme is unknown; use redis, "},

@@ -5,9 +5,9 @@
  * The API calls this when a client is opened, on the caller's thread; stateless. One pass over the
  * text from left to right, in slices; only what the url owns in the end is decoded and copied.
  *
- * Invariant: no message can contain a password, so no message quotes the text. The exceptions are an
- * unknown scheme and an unknown option (url_options.c), if that cannot be a password. For the same
- * reason userinfo extends to the *last* `@` before the options: no valid host or database contains
+ * Invariant: no message can contain a password, so no message quotes the text. The exceptions are
+ * an unknown scheme and an unknown option (url_options.c), if that cannot be a password. For the
+ * same reason userinfo extends to the *last* `@` before the options: no valid host or database contains
  * one, but an unescaped password may.
  */
 #include "net/url/url_parser.h"
