@@ -51,7 +51,7 @@ test_show_tells_as_much() {
     held=$pid
     wait_until locked '[odd]*'
     start hf run '[odd]*' -- true
-    wait_until shown "^name +.odd..\\|kind +plain\\|ttl .*\\|state +alive\\|held +[0-9.]+s\\|waiting +1\\|longest +[0-9.]+s\\|holder +.*\\|  count +1\\|  who +[^ ]+ $held holdfast\\|  state +alive\\|  for +[0-9.]+s\\|waiter +.*\\|  who +[^ ]+ [0-9]+ true\\|  state +alive\\|  for +[0-9.]+s\\|$" '[odd]*'
+    wait_until shown "^name +.odd..\\|kind +plain\\|ttl .*\\|state +alive\\|held +[0-9.]+s\\|waiting +1\\|longest +[0-9.]+s\\|holder +.*\\|  count +1\\|  who +[^ ]+ $held bash\\|  state +alive\\|  for +[0-9.]+s\\|waiter +.*\\|  who +[^ ]+ [0-9]+ true\\|  state +alive\\|  for +[0-9.]+s\\|$" '[odd]*'
     wait_until shown_json '"held":true,"holders":\[\{"owner":"[^"]*","count":1,"connection":"[^"]*","state":"alive",.*"for_ms":[0-9]+,.*"pid":'"$held"',.*"waiters":\[\{"owner":"[^}]*"state":"alive",[^}]*"for_ms":[0-9]+,.*"disputed":false,"waiting":1' '[odd]*'
     kill -STOP "$held"
     wait_until shown 'state +silent\|.*  state +silent' '[odd]*'

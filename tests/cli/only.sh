@@ -138,14 +138,14 @@ test_holder_killed_after_the_command() {
 
 # --on-lost=signal: the command gets one signal, `run` waits for it, and does no more.
 test_on_lost_signal() {
-    start hf run --ttl 3s --only-command --on-lost=signal lost bash -c 'daemonize "$0.daemon"
-        trap "exit 5" TERM; touch "$0"; while [ -d $test_proc ]; do tick; done' "$dir/lost"
-    wait_until file_there "$dir/lost"
-    wait_until file_filled "$dir/lost.daemon"
-    redis del lost >/dev/null
+    start hf run --ttl 3s --only-command --on-lost=signal asked bash -c 'daemonize "$0.daemon"
+        trap "exit 5" TERM; touch "$0"; while [ -d $test_proc ]; do tick; done' "$dir/asked"
+    wait_until file_there "$dir/asked"
+    wait_until file_filled "$dir/asked.daemon"
+    redis del asked >/dev/null
     finish "$pid"
     same "$status" 79
-    alive "$(cat "$dir/lost.daemon")" || fail "the daemon has been ended"
+    alive "$(cat "$dir/asked.daemon")" || fail "the daemon has been ended"
 }
 
 run_tests

@@ -156,7 +156,7 @@ test_watch_sees_a_break() {
     start "$HOLDFAST" hold --no-stdin b >/dev/null 2>&1
     wait_until grep -q acquired "$dir/broken"
     expect 0 "$HOLDFAST" unlock --force b
-    wait_until grep -Eq '  broken    .* [0-9]+ holdfast, for ' "$dir/broken"
+    wait_until grep -Eq '  broken    .* [0-9]+ bash, for ' "$dir/broken"
     ! grep -q released "$dir/broken" || fail "$(cat "$dir/broken")"
 }
 

@@ -264,7 +264,7 @@ test_the_dead_are_known_by_name() {
     wait_until shows /api/locks/seat '"state":"unknown"'
     [[ $out == *'"pid":'$pid_slot','* ]] || fail "$out"
     redis del dead >/dev/null
-    wait_until file_has "$dir/dead" '"event":"ended","name":"dead","owner":"[^"]*","who":"[^ "]+ '"$pid_run"' holdfast"'
+    wait_until file_has "$dir/dead" '"event":"ended","name":"dead","owner":"[^"]*","who":"[^ "]+ '"$pid_run"' bash"'
 }
 
 # Slots are among what a client holds; whose they are only `client` says.

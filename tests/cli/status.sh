@@ -101,7 +101,7 @@ test_verbose() {
     local holding=$pid
     wait_until file_filled "$dir/held"
     start hf -v run a true 2>"$dir/said"
-    wait_until grep -q "'a': waiting; held by .* $holding holdfast" "$dir/said"
+    wait_until grep -q "'a': waiting; held by .* $holding bash" "$dir/said"
     kill -TERM "$holding"
     finish "$pid"
     same "$status" 0

@@ -225,10 +225,10 @@ test_the_dead_are_known_by_name() {
     start hf hold --no-stdin dead >/dev/null
     local held=$pid
     start hf top -b -d 100ms >"$dir/pictures"
-    wait_until grep -Eq "^dead +plain +alive +[^ ]+ $held holdfast" "$dir/pictures"
+    wait_until grep -Eq "^dead +plain +alive +[^ ]+ $held bash" "$dir/pictures"
     kill -KILL "$held"
     wait_until grep -Eq "^dead +plain +gone " "$dir/pictures"
-    grep -Eq "^dead +plain +gone +[^ ]+ $held holdfast" "$dir/pictures" || fail "$(cat "$dir/pictures")"
+    grep -Eq "^dead +plain +gone +[^ ]+ $held bash" "$dir/pictures" || fail "$(cat "$dir/pictures")"
     kill "$pid"
     redis del dead >/dev/null
 }

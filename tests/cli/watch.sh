@@ -56,7 +56,7 @@ test_a_break_is_no_release() {
         wait_until seen '  acquired  '
         surveys_pass
         hf unlock --force "broken$kind" >/dev/null
-        wait_until seen '  broken    .* [0-9]+ holdfast, for '
+        wait_until seen '  broken    .* [0-9]+ bash, for '
         surveys_pass
         stop_watch
         in_order free acquired broken
