@@ -170,6 +170,8 @@ extern const Verb hfpy_lock_acquire, hfpy_lock_release, hfpy_semaphore_acquire,
 
 /* _core_guard.c, _core_scope.c */
 extern PyType_Spec hfpy_hold_spec, hfpy_guard_spec, hfpy_scope_spec;
+/* Handlers of signals run on this thread inside the library's wait: there hf_close() is refused. */
+extern _Thread_local bool hfpy_checks_signals;
 
 /* References, to any struct that is an object; NULL is none. */
 #define KEEP(object) Py_XINCREF((PyObject *)(object))

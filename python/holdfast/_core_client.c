@@ -179,9 +179,13 @@ static PyObject *wake(Client *self, PyObject *list) {
     return NULL;
 }
 
-/* Returns what had not completed yet: it has now. */
+/* Returns what had not completed yet: it has now. In a handler that runs during a wait, nothing is
+ * done: hf_close() would refuse, but other threads must never see a client that is closed only for
+ * that moment. */
 static PyObject *client_close(Client *self, PyObject *none) {
     (void)none;
+    if (self->handle != NULL && hfpy_checks_signals)
+        return hfpy_fail(self->raise_for, HF_EDEADLK, NULL, NULL);
     hf_client *handle = self->handle;
     self->handle = NULL;
     self->closed = true;
@@ -253,11 +257,19 @@ static int client_clear(Client *self) {
     return 0;
 }
 
+static void on_buried(void *user) {
+    (void)user;
+}
+
 static void client_dealloc(Client *self) {
     PyTypeObject *type = Py_TYPE((PyObject *)self);
     PyObject_GC_UnTrack(self);
     hf_client *handle = self->handle;
     self->handle = NULL;
+    if (handle != NULL && hfpy_checks_signals) {
+        hf_close_start(handle, on_buried, NULL);
+        return; /* the memory stays: until its end the library writes to the lists */
+    }
     if (handle != NULL) {
         Py_BEGIN_ALLOW_THREADS hf_close(handle);
         Py_END_ALLOW_THREADS

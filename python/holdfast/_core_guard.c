@@ -134,11 +134,15 @@ typedef struct Waiter {
     PyThreadState *thread;
 } Waiter;
 
+_Thread_local bool hfpy_checks_signals;
+
 /* In the library's wait, on the waiting thread. True: a handler has raised. */
 static bool check_signals(void *user) {
     Waiter *waiter = user;
     PyEval_RestoreThread(waiter->thread);
+    hfpy_checks_signals = true;
     bool raised = PyErr_CheckSignals() != 0;
+    hfpy_checks_signals = false;
     waiter->thread = PyEval_SaveThread();
     return raised;
 }

@@ -99,19 +99,18 @@ class Pump:
             watch.note()
 
     def close(self) -> None:
-        """Closes the client, which ends the waits. Only then may another thread's hub stop its watch: it has perhaps
-        nothing else that keeps it running."""
+        """Closes the client, which ends the waits. Only then may a hub stop its watch: that of another thread has
+        perhaps nothing else that keeps it running, and a close that is refused needs all of them."""
         import gevent  # type: ignore[import-untyped,unused-ignore]
 
         hub = gevent.get_hub()
+        self._core.close()
         with self._changing:
             watches, self._watches = list(self._watches.values()), {}
         for watch in watches:
             if watch.hub is hub:
                 watch.stop()
-        self._core.close()
-        for watch in watches:
-            if watch.hub is not hub and watch.hub.loop is not None:
+            elif watch.hub.loop is not None:
                 watch.hub.loop.run_callback_threadsafe(watch.stop)
 
 

@@ -417,6 +417,50 @@ def test_gevent_hubs(server, tmp_path, patch):
 
 
 @needs["gevent"]
+def test_gevent_client_that_a_handler_could_not_close(server, tmp_path):
+    """In the wait of a client made before gevent patched: the other one's hub still watches it."""
+    out = run(tmp_path, """
+        import sys, threading
+        import holdfast
+        plain = holdfast.Client(sys.argv[1])
+        from gevent import monkey
+        monkey.patch_select()
+        import os, signal, time
+        import gevent
+        other, client = holdfast.Client(sys.argv[1]), holdfast.Client(sys.argv[1])
+        theirs = [other.lock(name, thread_local=False) for name in "xy"]
+        for lock in theirs: lock.acquire()
+        def wait():
+            with client.lock("y"): pass
+        waiter = gevent.spawn(wait)
+        while client.stats()["waits"] == 0: gevent.sleep(0.001)
+        errors = []
+        def close(*_):
+            try: client.close()
+            except holdfast.DeadlockError as error: errors.append(error)
+        signal.signal(signal.SIGUSR1, close)
+        def disturb():
+            while plain.stats()["waits"] == 0: time.sleep(0.001)
+            os.kill(os.getpid(), signal.SIGUSR1)
+            while not errors: time.sleep(0.001)
+            theirs[0].release()
+        thread = threading.Thread(target=disturb)
+        thread.start()
+        with plain.lock("x"): pass
+        thread.join()
+        theirs[1].release()
+        waiter.get()
+        client.close()
+        assert client.closed
+        gevent.wait()
+        other.close()
+        plain.close()
+        print("well")
+    """, server.url)
+    assert out == "well\n"
+
+
+@needs["gevent"]
 def test_gevent_signal_in_the_hub(server, tmp_path):
     """One that raises while completions are told: no waiter is forgotten."""
     out = run(tmp_path, """

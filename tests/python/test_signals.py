@@ -310,6 +310,62 @@ def test_handler_that_returns_does_not_end_the_wait(client, other):
     lock.release()
 
 
+# ---- Closing in a handler ----
+
+
+def wait_with(client, other, function):
+    """Waits for a lock; meanwhile a handler calls this, and returns what it raised."""
+    raised = []
+    theirs = other.lock("x", thread_local=False)
+    theirs.acquire()
+
+    def call(*_):
+        try:
+            function()
+            raised.append(None)
+        except holdfast.HoldfastError as error:
+            raised.append(error)
+
+    def disturb():
+        wait_until(lambda: client.stats()["waits"] == 1)
+        os.kill(os.getpid(), signal.SIGUSR1)
+        wait_until(lambda: raised)
+        theirs.release()
+
+    with handler(signal.SIGUSR1, call):
+        thread = threading.Thread(target=disturb)
+        thread.start()
+        with client.lock("x"):
+            pass
+        thread.join()
+    return raised[0]
+
+
+def test_client_that_a_handler_could_not_close_closes_later(server, other):
+    client = holdfast.Client(server.url, watchdog=WATCHDOG)
+    mine = client.lock("mine")
+    mine.acquire()
+    assert isinstance(wait_with(client, other, client.close), holdfast.DeadlockError)
+    assert not client.closed
+    assert mine.owned()
+    client.close()
+    assert client.closed
+    wait_until(lambda: not server.redis.exists("mine"), "the end of the lease")
+
+
+def test_client_that_is_collected_in_a_handler_closes(server, client, other):
+    def connections():
+        return {connection["id"] for connection in server.redis.client_list()}
+
+    before = connections()
+    forgotten = [holdfast.Client(server.url)]
+    forgotten[0].ping()
+    its = connections() - before
+    assert its
+    assert wait_with(client, other, forgotten.clear) is None
+    wait_until(lambda: not its & connections(), "the end of its connections")
+
+
 # ---- Locks that nobody refers to ----
 
 
