@@ -147,11 +147,11 @@ static bool check_signals(void *user) {
     return raised;
 }
 
-/* Signal handlers run on the main thread only. */
+/* Signal handlers run on the main thread only. A single attempt can wait, too: for the server. */
 static int acquire_by_thread(Guard *self, hf_acquire_options *options) {
     hf_result result = HF_RESULT_INIT;
     Waiter waiter;
-    if (options->wait_ms != 0 && PyThread_get_thread_ident() == state_of(self)->main_thread) {
+    if (PyThread_get_thread_ident() == state_of(self)->main_thread) {
         options->check = check_signals;
         options->check_user = &waiter;
     }

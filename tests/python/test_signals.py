@@ -366,6 +366,53 @@ def test_client_that_is_collected_in_a_handler_closes(server, client, other):
     wait_until(lambda: not its & connections(), "the end of its connections")
 
 
+@pytest.mark.parametrize("call", ["try", "acquire", "with", "locked", "extend", "semaphore", "survey"])
+def test_ctrl_c_ends_a_call_that_no_server_answers(new_server, call):
+    server = new_server()
+    with holdfast.Client(server.url, command_timeout=2 * HANG_S) as client:
+        lock, held = client.lock("x"), client.lock("y", timeout=HANG_S)
+        held.acquire()
+        client.semaphore("s").try_set(1)
+        calls = {
+            "try": lambda: lock.acquire(blocking=False),
+            "acquire": lock.acquire,
+            "with": lock.__enter__,
+            "locked": lock.locked,
+            "extend": lambda: held.extend(1),
+            "semaphore": lambda: client.semaphore("s").acquire(blocking=False),
+            "survey": client.survey,
+        }
+        server.process.send_signal(signal.SIGSTOP)
+        start = time.monotonic()
+        try:
+            with handler(signal.SIGALRM, bang), pytest.raises(Bang):
+                signal.setitimer(signal.ITIMER_REAL, 0.1)
+                calls[call]()
+            assert time.monotonic() - start < HANG_S
+        finally:
+            server.process.send_signal(signal.SIGCONT)
+        client.ping()  # What was sent before has run.
+        held.release()
+        wait_until(lambda: not server.redis.exists("x"), "the return of what was granted")
+        assert wait_until(lambda: client.semaphore("s").available() == 1, "the return of the permit")
+
+
+def test_ctrl_c_waits_for_a_release(new_server):
+    """The library ends the hold all the same."""
+    server = new_server()
+    with holdfast.Client(server.url, command_timeout=1) as client:
+        lock = client.lock("x")
+        lock.acquire()
+        server.process.send_signal(signal.SIGSTOP)
+        try:
+            with handler(signal.SIGALRM, bang), pytest.raises(Bang):
+                signal.setitimer(signal.ITIMER_REAL, 0.1)
+                lock.release()
+        finally:
+            server.process.send_signal(signal.SIGCONT)
+        wait_until(lambda: not server.redis.exists("x"), "the release")
+
+
 # ---- Locks that nobody refers to ----
 
 
