@@ -113,14 +113,19 @@ _BY_CODE: dict[int, tuple[str, type[HoldfastError]]] = {
 }
 
 
+# Python has exceptions of its own for these, and a log line only names them.
+_OTHERS = {-15: "ENOMEM", -21: "ESYS", -23: "EPENDING"}
+
+
 def text_of(name: bytes | str) -> str:
     return name if isinstance(name, str) else name.decode("utf-8", "backslashreplace")
 
 
 def log_fields(code: int, name: bytes, server: bytes) -> dict[str, str | None]:
     """What a log line is about: the code is that of the exceptions."""
+    word = _OTHERS.get(code) or _BY_CODE.get(code, (str(code),))[0]
     return {
-        "code": _BY_CODE.get(code, (str(code),))[0] if code else None,
+        "code": word if code else None,
         "lock": text_of(name) if name else None,
         "server": text_of(server) if server else None,
     }

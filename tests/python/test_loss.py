@@ -13,6 +13,7 @@ import pytest
 
 import holdfast
 from conftest import HANG_S, WATCHDOG, losses, wait_until
+from holdfast import _core, _errors
 
 
 def delete(server, client, name):
@@ -89,6 +90,12 @@ def test_log_records_say_what_they_are_about(server, caplog):
         wait_until(lambda: [r for r in caplog.records if getattr(r, "code", None)], "the loss is logged")
     record = next(r for r in caplog.records if getattr(r, "code", None))
     assert (record.code, record.lock, record.server) == ("ELOST", "x", None)
+
+
+def test_log_records_name_every_code():
+    codes = {name: getattr(_core, name) for name in dir(_core) if name[0] == "E" and not name.startswith("EXTEND")}
+    assert len(codes) == 23
+    assert {name: _errors.log_fields(code, b"", b"")["code"] for name, code in codes.items()} == {n: n for n in codes}
 
 
 def test_quiet_release(server, caplog):
