@@ -128,12 +128,19 @@ if not _is_main:
     threading._register_atexit(_end)  # type: ignore[attr-defined]
 
 
-def _read_notes(client: weakref.ref[Client], core: _core.Client, generation: int) -> None:
-    """The body of a client's thread: it ends with the client."""
+def _wait_readable(fd: int) -> None:
     poll = select.poll()
-    poll.register(core.notes_fd(), select.POLLIN)
+    poll.register(fd, select.POLLIN)
+    poll.poll()
+
+
+def _read_notes(
+    client: weakref.ref[Client], core: _core.Client, generation: int, wait_readable: Callable[[int], None]
+) -> None:
+    """The body of a client's thread: it ends with the client."""
+    fd = core.notes_fd()
     while True:
-        poll.poll()
+        wait_readable(fd)
         alive = client()
         if alive is None or alive.closed or core.generation != generation or _is_ending:
             return
@@ -246,14 +253,23 @@ class Client(BaseClient):
             return
         args = (weakref.ref(self), self._core, self._core.generation)
         if self._manual and _gevent.is_patched("threading"):
-            self._reader = _gevent.Reader(_read_notes, args)
+            self._reader = _gevent.Reader(_read_notes, (*args, _gevent.wait_readable))
             return
         try:
-            self._reader = thread = threading.Thread(target=_read_notes, args=args, name="holdfast", daemon=_is_main)
+            self._reader = thread = threading.Thread(
+                target=_read_notes, args=(*args, _wait_readable), name="holdfast", daemon=_is_main
+            )
             thread.start()
         except RuntimeError:  # The interpreter ends.
             self._reader = None
             self._take_notes()
+
+    def _listen(self, receiver: Lock | Permits | Listener) -> None:
+        """It gets what is reported from now on."""
+        self._watched[receiver._raw.serial] = receiver
+        self._read()
+        if self._pump is not None:
+            self._pump.listen()
 
     def _after_fork(self) -> None:
         super()._after_fork()
@@ -498,8 +514,7 @@ class Lock(_core.Guard):
     # ---- Loss ----
 
     def _watch(self) -> None:
-        self.client._watched[self._raw.serial] = self
-        self.client._read()
+        self.client._listen(self)
         self._raw.watch()
 
     def _trouble(self, owner: int, event: LossEvent) -> None:
@@ -613,7 +628,7 @@ class Permits(_Counter):
         self._raw = _core.Permits(client._core, name)
         self._on_lost = on_lost
         if on_lost is not None:
-            client._watched[self._raw.serial] = self
+            client._listen(self)
             self._raw.watch()
 
     def try_set(self, number: int) -> bool:
@@ -717,8 +732,7 @@ class Listener:
         self._callback = callback
         self._queue: Any = _gevent.Queue() if client._manual else queue.SimpleQueue()
         self._raw = _core.Listener(client._core, name)
-        client._watched[self._raw.serial] = self
-        client._read()
+        client._listen(self)
 
     def _notification(self, notification: Notification) -> None:
         if self._callback is not None:

@@ -119,6 +119,7 @@ struct Op {
     const Verb *verb;
     PyObject *tag;
     Op *next;
+    PyObject *watch; /* of a hook: (the set of those that wait, the hub's watcher); else NULL */
     hf_op *op;
     hf_result result;
     bool finished, abandoned;

@@ -84,6 +84,7 @@ class Client:
 @final
 class Op:
     tag: Any
+    watch: Any
     @property
     def finished(self) -> bool: ...
     def result(self) -> Any: ...

@@ -96,8 +96,32 @@ static PyObject *wait_for_thread(Op *op) {
     return answer(op);
 }
 
+/* The operation waits no more, and the last one lets its hub end. Python's `finally` is not safe
+ * for that: a handler can raise in it. Nothing here runs bytecode. */
+static int end_watch(Op *op) {
+    PyObject *waiting, *watcher, *watch = op->watch;
+    op->watch = NULL;
+    if (watch == NULL)
+        return 0;
+    int err = -1;
+    if (PyArg_ParseTuple(watch, "OO", &waiting, &watcher) &&
+        PySet_Discard(waiting, (PyObject *)op) >= 0)
+        err = PySet_Size(waiting) > 0 ? 0 : PyObject_SetAttrString(watcher, "ref", Py_False);
+    DROP(watch);
+    return err;
+}
+
 static PyObject *wait_by_hook(Op *op) {
+    PyObject *type, *value, *traceback;
     PyObject *none = PyObject_CallFunctionObjArgs(op->client->hook, (PyObject *)op, NULL);
+    PyErr_Fetch(&type, &value, &traceback);
+    if (end_watch(op) != 0) {
+        Py_CLEAR(none);
+        if (type != NULL)
+            PyErr_Clear();
+    }
+    if (type != NULL)
+        PyErr_Restore(type, value, traceback);
     if (none == NULL) {
         abandon(op);
         return NULL;
@@ -167,12 +191,14 @@ static PyObject *op_abandon(Op *self, PyObject *none) {
 static int op_traverse(Op *self, visitproc visit, void *arg) {
     Py_VISIT(Py_TYPE((PyObject *)self));
     Py_VISIT(self->tag);
+    Py_VISIT(self->watch);
     Py_VISIT(self->client);
     return 0;
 }
 
 static int op_clear(Op *self) {
     Py_CLEAR(self->tag);
+    Py_CLEAR(self->watch);
     return 0;
 }
 
@@ -183,6 +209,7 @@ static void op_dealloc(Op *self) {
     if (self->verb->free != NULL)
         self->verb->free(self);
     DROP(self->tag);
+    DROP(self->watch);
     DROP(self->on);
     DROP(self->client);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(self);
@@ -196,6 +223,7 @@ static PyMethodDef methods[] = {
 };
 static PyMemberDef members[] = {
     {"tag", T_OBJECT, offsetof(Op, tag), 0, NULL},
+    {"watch", T_OBJECT, offsetof(Op, watch), 0, NULL},
     {"finished", T_BOOL, offsetof(Op, finished), READONLY, NULL},
     {0},
 };

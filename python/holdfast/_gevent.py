@@ -26,6 +26,18 @@ def is_patched(module: str = "select") -> bool:
     return monkey is not None and bool(monkey.is_module_patched(module))
 
 
+def wait_readable(fd: int) -> None:
+    """Does not keep the hub running."""
+    import gevent  # type: ignore[import-untyped,unused-ignore]
+
+    hub = gevent.get_hub()
+    watcher = hub.loop.io(fd, _READ, ref=False)
+    try:
+        hub.wait(watcher)
+    finally:
+        watcher.close()
+
+
 class Reader:
     """A greenlet in place of a thread: one that `threading` knows would not end well in a child process."""
 
@@ -49,13 +61,18 @@ class _Watch:
         self._core = core
         self._watcher = hub.loop.io(core.dispatch_fd(), _READ, ref=False)
 
-    def note(self) -> None:
-        if self._stopped:
-            return  # A wait that close() has ended; the descriptor may be another's by now.
-        if not self._watcher.active:
+    def begin(self, op: _core.Op) -> None:
+        """Until the operation is no longer waited for; _core_op.c ends it."""
+        op.watch = (self.waiting, self._watcher)
+        self.waiting.add(op)
+        self.start()
+        if not self._stopped:
+            self._watcher.ref = True
+
+    def start(self) -> None:
+        if not self._stopped and not self._watcher.active:  # After close() the descriptor may be another's.
             # A function of C: a handler of a signal cannot raise in it, which would end the watch.
             self._watcher.start(self._core.pump)
-        self._watcher.ref = bool(self.waiting)
 
     def stop(self) -> None:
         self._stopped = True
@@ -84,19 +101,18 @@ class Pump:
                 self._watches = live | {id(hub): watch}
         return watch
 
+    def listen(self) -> None:
+        """This hub is to pass on messages, also while no operation is waited for."""
+        self._watch().start()
+
     def wait(self, op: _core.Op) -> None:
         from gevent.event import Event  # type: ignore[import-untyped,unused-ignore]
 
         watch = self._watch()
         op.tag = event = Event()
-        try:
-            watch.waiting.add(op)
-            watch.note()
-            if not op.finished:  # Another thread may have dispatched it before it had a tag.
-                event.wait()
-        finally:
-            watch.waiting.discard(op)
-            watch.note()
+        watch.begin(op)
+        if not op.finished:  # Another thread may have dispatched it before it had a tag.
+            event.wait()
 
     def close(self) -> None:
         """Closes the client, which ends the waits. Only then may a hub stop its watch: that of another thread has
@@ -114,11 +130,15 @@ class Pump:
                 watch.hub.loop.run_callback_threadsafe(watch.stop)
 
 
+_LONG = 3600.0
+
+
 class Condition:
-    """As threading.Condition, for greenlets also where `threading` is not patched: it may be notified by a thread."""
+    """As threading.Condition, for greenlets also where `threading` is not patched: it may be notified by a thread, and
+    by the handler of a signal."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._waiting: set[Any] = set()
 
     def __enter__(self) -> Self:
@@ -129,13 +149,14 @@ class Condition:
         self._lock.release()
 
     def wait(self, timeout: float | None = None) -> bool:
+        """May end early. Its timer keeps the hub running, which otherwise has perhaps nothing to wait for."""
         from gevent.event import Event  # type: ignore[import-untyped,unused-ignore]
 
         event = Event()
         self._waiting.add(event)
         self._lock.release()
         try:
-            return bool(event.wait(timeout))
+            return bool(event.wait(_LONG if timeout is None else timeout))
         finally:
             self._lock.acquire()
             self._waiting.discard(event)

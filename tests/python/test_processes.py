@@ -377,7 +377,7 @@ def test_gevent_hubs(server, tmp_path, patch):
         client = holdfast.Client(sys.argv[1], watchdog=1000)
         held = client.lock("x", thread_local=False)
         held.acquire()
-        if sys.argv[2] == "select": gevent.wait()  # Nothing of ours keeps a hub running.
+        gevent.wait()  # Nothing of ours keeps a hub running.
         threads = gevent.threadpool.ThreadPool(3)
         def pairs(name):
             greenlets = [gevent.spawn(one, name) for _ in range(3)]
@@ -457,6 +457,44 @@ def test_gevent_client_that_a_handler_could_not_close(server, tmp_path):
         plain.close()
         print("well")
     """, server.url)
+    assert out == "well\n"
+
+
+@needs["gevent"]
+def test_gevent_signal_anywhere_lets_the_hub_end(server, tmp_path):
+    """One that raises in each line of a wait's own code."""
+    out = run(tmp_path, """
+        from gevent import monkey
+        monkey.patch_all()
+        import sys
+        import gevent
+        import holdfast
+        client = holdfast.Client(sys.argv[1], watchdog=1000)
+        semaphore = client.semaphore("s")
+        semaphore.try_set(1)
+        class Bang(Exception): pass
+        lines = 0
+        def trace(frame, event, _):
+            global lines
+            if not frame.f_code.co_filename.endswith("_gevent.py"): return None
+            lines += 1
+            if lines == number: raise Bang
+            return trace
+        hits, number = 0, 0
+        while hits == number:
+            number, lines = number + 1, 0
+            sys.settrace(trace)
+            try:
+                semaphore.available()
+            except Bang:
+                hits += 1
+            sys.settrace(None)
+            for watch in client._pump._watches.values():
+                assert not watch._watcher.ref and not watch.waiting, number
+        assert hits > 5
+        client.close()
+        print("well")
+    """, server.url, quiet=False)
     assert out == "well\n"
 
 
