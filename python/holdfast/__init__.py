@@ -13,6 +13,7 @@ import contextlib
 import functools
 import inspect
 import json
+import math
 import queue
 import select
 import threading
@@ -235,6 +236,7 @@ class Client(BaseClient):
     def close(self) -> None:
         """Waiting calls raise ClosedError. Holds are not released: they end with their leases."""
         _close(self._core, self._pump)
+        self._end_waits()
         reader = self._reader
         if not _is_main and isinstance(reader, threading.Thread) and reader is not threading.current_thread():
             reader.join()  # Until 3.12 nobody can end an interpreter in which a thread runs.
@@ -329,6 +331,10 @@ class Lost:
                 deadline = min(max(lock.remaining, 0.01), longest)
                 self._changed.wait(deadline if left is None else min(left, deadline))
         return True
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._changed.notify_all()
 
     def _set(self, owner: int, reason: str) -> None:
         with self._changed:
@@ -523,6 +529,9 @@ class Lock(_core.Guard):
         if self._on_lost is not None:
             self._on_lost(event)
 
+    def _client_closed(self) -> None:
+        self.lost._wake()
+
     # ---- As a decorator ----
 
     def __call__(self, function: _F) -> _F:
@@ -696,6 +705,9 @@ class Permits(_Counter):
         if self._on_lost is not None:
             self._on_lost(event)
 
+    def _client_closed(self) -> None:
+        pass
+
 
 class Latch(_Counter):
     """A number that opens the latch at zero. A latch that does not exist is open."""
@@ -730,6 +742,7 @@ class Listener:
         self.client = client
         self.name = name
         self._callback = callback
+        self._is_closed = False
         self._queue: Any = _gevent.Queue() if client._manual else queue.SimpleQueue()
         self._raw = _core.Listener(client._core, name)
         client._listen(self)
@@ -740,33 +753,40 @@ class Listener:
         else:
             self._queue.put(notification)
 
+    def _wake(self) -> None:
+        self._queue.put(None)
+
+    _client_closed = _wake
+
     def get(self, timeout: float | None = None) -> Notification | None:
         """The next; None if there was none in time, or the listener is closed."""
-        if self.client._manual or not _handles_signals():
-            return self._get(timeout)
         end = None if timeout is None else time.monotonic() + timeout
-        while True:
-            left = _SLICE if end is None else end - time.monotonic()
-            with contextlib.suppress(queue.Empty):
-                notification: Notification | None = self._queue.get(timeout=max(0.0, min(left, _SLICE)))
+        slice_ = _SLICE if _handles_signals() and not self.client._manual else math.inf
+        while not self._is_closed:
+            if self.client.closed:
+                raise ClosedError("the client is closed", code="ECLOSED")
+            self.client._listen(self)  # Of gevent's hubs, also this thread's.
+            left = math.inf if end is None else max(0.0, end - time.monotonic())
+            wait = min(left, slice_)
+            try:
+                notification: Notification | None = self._queue.get(timeout=None if wait == math.inf else wait)
+            except queue.Empty:
+                if wait == left:
+                    return None
+                continue
+            if notification is not None:
                 return notification
-            if left <= 0:
-                return None
-
-    def _get(self, timeout: float | None) -> Notification | None:
-        try:
-            notification: Notification | None = self._queue.get(timeout=timeout)
-            return notification
-        except queue.Empty:
-            return None
+            self._wake()  # The next thread that waits.
+        return None
 
     def __iter__(self) -> Iterator[Notification]:
         while (notification := self.get()) is not None:
             yield notification
 
     def close(self) -> None:
+        self._is_closed = True
         self._raw.close()
-        self._queue.put(None)
+        self._wake()
 
     def __enter__(self) -> Self:
         return self

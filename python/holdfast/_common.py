@@ -273,6 +273,13 @@ class BaseClient:
         """The same as OpenMetrics text."""
         return self._core.metrics()
 
+    def _end_waits(self) -> None:
+        """After its end: those for notifications and losses, which the library knows nothing of."""
+        for reference in self._watched.valuerefs():
+            receiver = reference()
+            if receiver is not None:
+                receiver._client_closed()
+
     def _after_fork(self) -> None:
         self._core.forked()
 

@@ -7,6 +7,7 @@ descriptor. Its callback wakes the greenlets whose operations have completed, of
 from __future__ import annotations
 
 import collections
+import queue
 import sys
 import threading
 import time
@@ -167,7 +168,7 @@ class Condition:
 
 
 class Queue:
-    """As queue.SimpleQueue; get() returns None if there was nothing in time."""
+    """As queue.SimpleQueue."""
 
     def __init__(self) -> None:
         self._items: collections.deque[Any] = collections.deque()
@@ -184,6 +185,6 @@ class Queue:
             while not self._items:
                 left = None if end is None else end - time.monotonic()
                 if left is not None and left <= 0:
-                    return None
+                    raise queue.Empty
                 self._changed.wait(left)
             return self._items.popleft()

@@ -8,6 +8,7 @@ async with holdfast.asyncio.Client("redis://localhost") as client:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import inspect
 import json
@@ -197,6 +198,7 @@ class Client(BaseClient):
         loop = self._attach()
         self._gone = loop.create_future()
         self._core.close_start()
+        self._end_waits()
         try:
             await asyncio.shield(self._gone)
         finally:
@@ -463,6 +465,9 @@ class Lock:
                     self._lose(hold, event.reason)
         if self._on_lost is not None:
             self._on_lost(event)
+
+    def _client_closed(self) -> None:
+        pass
 
     def _lose(self, hold: _Hold, reason: str) -> None:
         self.reason = reason
@@ -741,6 +746,9 @@ class Permits(_Counter):
         if self._on_lost is not None:
             self._on_lost(event)
 
+    def _client_closed(self) -> None:
+        pass
+
 
 class Latch(_Counter):
     """A number that opens the latch at zero. A latch that does not exist is open."""
@@ -777,6 +785,7 @@ class Listener:
         self.client = client
         self.name = name
         self._callback = callback
+        self._is_closed = False
         client._attach()
         self._queue: asyncio.Queue[Notification | None] = asyncio.Queue()
         self._raw = _core.Listener(client._core, name)
@@ -788,17 +797,31 @@ class Listener:
         else:
             self._queue.put_nowait(notification)
 
+    def _wake(self) -> None:
+        with contextlib.suppress(RuntimeError):  # A task of a loop that has ended waited.
+            self._queue.put_nowait(None)
+
+    _client_closed = _wake
+
     async def get(self) -> Notification | None:
         """The next; None: the listener is closed."""
-        return await self._queue.get()
+        while not self._is_closed:
+            if self.client.closed:
+                raise ClosedError("the client is closed", code="ECLOSED")
+            notification = await self._queue.get()
+            if notification is not None:
+                return notification
+            self._wake()  # The next task that waits.
+        return None
 
     async def __aiter__(self) -> AsyncIterator[Notification]:
-        while (notification := await self._queue.get()) is not None:
+        while (notification := await self.get()) is not None:
             yield notification
 
     def close(self) -> None:
+        self._is_closed = True
         self._raw.close()
-        self._queue.put_nowait(None)
+        self._wake()
 
     def __enter__(self) -> Self:
         return self

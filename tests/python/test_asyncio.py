@@ -658,6 +658,44 @@ def test_aclose_ends_waits(url):
     run(scene())
 
 
+def test_closed_listener_returns_none(url):
+    async def scene():
+        async with holdfast.asyncio.Client(url) as client:
+            listener = client.listen("x")
+            assert await listener.get()
+            waiters = [asyncio.create_task(listener.get()) for _ in range(3)]
+            await asyncio.sleep(0)
+            listener.close()
+            assert await asyncio.gather(*waiters) == [None] * 3
+            assert await listener.get() is None
+            assert [n async for n in listener] == []
+
+    run(scene())
+
+
+def test_aclose_ends_listening(url):
+    async def scene():
+        client = holdfast.asyncio.Client(url)
+        listener = client.listen("x")
+        assert await listener.get()
+        waiters = [asyncio.create_task(listener.get()) for _ in range(3)]
+
+        async def iterate():
+            return [n async for n in listener]
+
+        waiters.append(asyncio.create_task(iterate()))
+        await asyncio.sleep(0)
+        await client.aclose()
+        ended = await asyncio.gather(*waiters, return_exceptions=True)
+        assert [type(error) for error in ended] == [holdfast.ClosedError] * 4
+        with pytest.raises(holdfast.ClosedError):
+            await listener.get()
+        listener.close()
+        assert await listener.get() is None
+
+    run(scene())
+
+
 def test_forgotten_client_closes(server):
     async def scene():
         client = holdfast.asyncio.Client(server.url)

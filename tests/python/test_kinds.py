@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import holdfast
-from conftest import HANG_S, wait_until
+from conftest import HANG_S, WATCHDOG, wait_until
 
 KINDS = ["plain", "fair", "spin", "fenced", "string", "cohort", "fair+cohort", "string+spin", "string+cohort"]
 
@@ -460,6 +460,69 @@ def test_listening(client, other):
         notification = listener.get(HANG_S)
         assert (notification.kind, notification.name) == (holdfast.NotificationKind.RELEASED, b"x")
     assert [n for n in listener if n is not None] == []
+
+
+def in_threads(*calls):
+    """Calls that wait, each in a thread of its own; what they return or raise is appended to the second list."""
+    begun, ended = [], []
+
+    def run(call):
+        begun.append(1)
+        try:
+            ended.append(call())
+        except holdfast.HoldfastError as error:
+            ended.append(type(error))
+
+    threads = [threading.Thread(target=run, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    wait_until(lambda: len(begun) == len(calls))
+    return threads, ended
+
+
+def test_closed_listener_returns_none(client):
+    listener = client.listen("x")
+    assert listener.get(HANG_S)
+    threads, ended = in_threads(*[listener.get] * 3, lambda: list(listener))
+    assert listener.get(0.01) is None
+    listener.close()
+    for thread in threads:
+        thread.join(HANG_S)
+    assert sorted(ended, key=str) == [None] * 3 + [[]]
+    assert listener.get() is None
+    assert listener.get() is None
+    assert list(listener) == []
+
+
+def test_close_ends_listening(server):
+    client = holdfast.Client(server.url)
+    listener, other = client.listen("x"), client.listen("y")
+    assert listener.get(HANG_S)
+    assert other.get(HANG_S)
+    threads, ended = in_threads(*[listener.get] * 2, lambda: list(other), lambda: other.get(HANG_S))
+    closer = threading.Timer(0.1, client.close)
+    closer.start()
+    with pytest.raises(holdfast.ClosedError):
+        listener.get()
+    for thread in [closer, *threads]:
+        thread.join(HANG_S)
+    assert ended == [holdfast.ClosedError] * 4
+    with pytest.raises(holdfast.ClosedError):
+        listener.get()
+    listener.close()
+    assert listener.get() is None
+
+
+def test_close_ends_the_wait_for_a_loss(server):
+    client = holdfast.Client(server.url, watchdog=1000)
+    lock = client.lock("x", thread_local=False)
+    lock.acquire()
+    threads, ended = in_threads(*[lock.lost.wait] * 2)
+    client.close()
+    for thread in threads:
+        thread.join(HANG_S)
+    assert ended == [holdfast.ClosedError] * 2
+    server.redis.delete("x")
 
 
 def test_listening_with_a_callback_and_to_breaks(client, other):

@@ -15,7 +15,7 @@ import threading
 import pytest
 
 import holdfast
-from conftest import HANG_S, SOAK, wait_until
+from conftest import HANG_S, SOAK, WATCHDOG, wait_until
 
 
 def run(directory, program, *args, quiet=True, **environment):
@@ -414,6 +414,49 @@ def test_gevent_hubs(server, tmp_path, patch):
         os._exit(0)
     """, server.url, patch)
     assert "well\n" in out
+
+
+@needs["gevent"]
+@pytest.mark.parametrize("patch", ["all", "select"])
+def test_gevent_waits_for_messages(server, tmp_path, patch):
+    """Of the main greenlet alone: they come all the same, and close() ends the waits."""
+    out = run(tmp_path, """
+        from gevent import monkey
+        import sys
+        getattr(monkey, "patch_" + sys.argv[2])()
+        import subprocess, textwrap
+        import gevent
+        import holdfast
+        client = holdfast.Client(sys.argv[1], watchdog=float(sys.argv[3]))
+        listener = client.listen("x")
+        assert listener.get().kind is holdfast.NotificationKind.LISTENING
+        lock = client.lock("x")
+        program = "import holdfast, sys; holdfast.Client(sys.argv[1]).lock('x').break_lock()"
+        lock.acquire()
+        popen = gevent.subprocess.Popen if sys.argv[2] == "all" else subprocess.Popen
+        breaker = popen([sys.executable, "-c", program, sys.argv[1]])
+        assert lock.lost.wait()
+        while listener.get().kind is not holdfast.NotificationKind.BROKEN: pass
+        breaker.wait()
+        gevent.wait()
+        held = client.lock("y", thread_local=False)
+        held.acquire()
+        def ends(wait):
+            try:
+                while True: wait()
+            except holdfast.ClosedError:
+                return "closed"
+        waits = (listener.get, lambda: list(listener), held.lost.wait, client.listen("z").get)
+        waiters = [gevent.spawn(ends, wait) for wait in waits]
+        gevent.sleep(0.01)
+        client.close()
+        ended = [waiter.get() for waiter in waiters]
+        gevent.wait()
+        listener.close()
+        assert listener.get() is None
+        print(*ended)
+    """, server.url, patch, str(WATCHDOG))
+    assert out == "closed closed closed closed\n"
 
 
 @needs["gevent"]
