@@ -206,10 +206,12 @@ def test_multiprocessing(server, tmp_path, method):
 
 
 @needs["celery"]
-def test_celery_prefork(server, tmp_path):
+@needs["gevent"]
+@pytest.mark.parametrize("pool", ["prefork", "threads", "gevent"])
+def test_celery(server, tmp_path, pool):
     """A client made at import, 4 workers, 100 tasks that add one under the lock."""
     (tmp_path / "tasks.py").write_text(textwrap.dedent("""
-        import os, pathlib
+        import os, pathlib, time
         from celery import Celery
         import holdfast
         url = "redis+socket://" + os.environ["SOCKET"]
@@ -220,17 +222,19 @@ def test_celery_prefork(server, tmp_path):
         @app.task
         @client.lock("counter")
         def add(path):
+            assert client._manual == (os.environ["POOL"] == "gevent")
             number = int(pathlib.Path(path).read_text())
+            time.sleep(0.001)  # Others get their turn.
             with open(path, "w") as file:
                 file.write(str(number + 1))
     """))
     counter = tmp_path / "counter"
     counter.write_text("0")
     environment = os.environ | {
-        "SOCKET": server.socket, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])
+        "SOCKET": server.socket, "POOL": pool, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])
     }
     worker = subprocess.Popen(
-        [sys.executable, "-m", "celery", "-A", "tasks", "worker", "-c", "4", "-P", "prefork", "-l", "warning"],
+        [sys.executable, "-m", "celery", "-A", "tasks", "worker", "-c", "4", "-P", pool, "-l", "warning"],
         cwd=tmp_path, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
