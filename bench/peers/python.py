@@ -2,7 +2,8 @@
 each row, and at the end the medians as ratios to redis-py. Uses redis.lock.Lock and its asyncio twin as they come.
 
     pairs            one thread: `with lock: pass`, without contention; beside it the C library, if HF_BENCH_PEERS
-                     names its program
+                     names its program, and a row `with`: the package's times as ratios to those of
+                     the C library
     32 threads       the same in 32 threads, each with a lock of its own; also with busy_poll=off
     asyncio 1, 64    the same in tasks
     8 processes      one lock, held for 1 ms; then away for 4 ms, or for nobody: the latter also asks how evenly
@@ -225,6 +226,11 @@ def main(url, seconds=2.0, runs=3):
                 if name == library and key != "least_to_most" and medians["redis-py", key]
             }
             print(json.dumps({"row": row, "ratio": library, "to_redis_py": ratios}), flush=True)
+        if "C" in libraries:
+            wall = medians["C", "pairs_per_s"] / medians["holdfast", "pairs_per_s"]
+            cpu = medians["holdfast", "cpu_us"] / medians["C", "cpu_us"]
+            to_c = {"wall": round(wall, 2), "cpu": round(cpu, 2)}
+            print(json.dumps({"row": "with", "ratio": "holdfast", "to_c": to_c}), flush=True)
 
 
 if __name__ == "__main__":
