@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # run.sh NAME...: the tests of the Python package in test_NAME.py, in a virtual environment in the build directory. With
-# `others`: some of them with every other interpreter from 3.11 on. Exit status 77: this machine cannot, and a line says why.
+# `others`: some of them with every other interpreter from 3.11 on; with `asan`: most of them with a module built with
+# AddressSanitizer. Exit status 77: this machine cannot, and a line says why.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
 : "${HF_BUILD_DIR:?}" "${HF_SOURCE_DIR:?}"
 place=$HF_BUILD_DIR/python-venv
+package=$HF_BUILD_DIR/python
 mkdir -p "$place"
 
 skip() {
@@ -54,7 +56,7 @@ venv() {
 pytest() {
     local version=$1
     shift
-    PYTHONPATH=$HF_BUILD_DIR/python PYTHONDONTWRITEBYTECODE=1 "$place/$version/bin/python" -m pytest -q -rs --timeout 400 \
+    PYTHONPATH=$package PYTHONDONTWRITEBYTECODE=1 "$place/$version/bin/python" -m pytest -q -rs --timeout 400 \
         -p no:cacheprovider -p no:asyncio -c "$HF_SOURCE_DIR/pyproject.toml" --rootdir "$HF_SOURCE_DIR" "$@"
 }
 
@@ -72,6 +74,24 @@ if [ "$1" = others ]; then
     exit
 fi
 venv "${found[0]%% *}" "${found[0]#* }"
+
+# The interpreter is not instrumented: it takes libasan from LD_PRELOAD, and leaves its own leaks.
+if [ "$1" = asan ]; then
+    dir=$HF_BUILD_DIR/python-asan
+    libasan=$(gcc -print-file-name=libasan.so 2>/dev/null || :)
+    [ -e "$libasan" ] || skip "gcc's libasan is not installed"
+    mkdir -p "$dir"
+    { cmake -S "$HF_SOURCE_DIR" -B "$dir" -G Ninja -DCMAKE_C_COMPILER=gcc -DCMAKE_BUILD_TYPE=RelWithDebInfo \
+        -DCMAKE_C_FLAGS_RELWITHDEBINFO='-O1 -g1' -DHF_TESTS=OFF -DHF_CLI=OFF -DHF_PYTHON=ON -DHF_SANITIZE=address,undefined &&
+        cmake --build "$dir" --target hf_python; } >"$dir/build.log" 2>&1 || {
+        tail -n 50 "$dir/build.log"
+        exit 1
+    }
+    package=$dir/python
+    export LD_PRELOAD=$libasan ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=halt_on_error=1 PYTHONMALLOC=malloc HF_SOAK=0
+    pytest "${found[0]%% *}" "$here"/test_{kinds,asyncio,loss,signals,processes}.py -k 'not zookeeper'
+    exit
+fi
 for name in "$@"; do
     set -- "$@" "$here/test_$name.py"
     shift
