@@ -218,7 +218,7 @@ class Client(BaseClient):
         return Listener(self, name, callback)
 
     def listen_breaks(self, callback: Callable[[Notification], None] | None = None) -> Listener:
-        """The same for breaks of all names."""
+        """The same for breaks, and losses that clients announce, of all names."""
         return Listener(self, None, callback)
 
     # ---- About the server and the fleet ----

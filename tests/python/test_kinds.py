@@ -525,15 +525,19 @@ def test_close_ends_the_wait_for_a_loss(server):
     server.redis.delete("x")
 
 
-def test_listening_with_a_callback_and_to_breaks(client, other):
+def test_listening_with_a_callback_and_to_breaks(client, server):
     heard = []
-    with client.listen_breaks(heard.append):
+
+    def names(kind):
+        return [n.name for n in heard if n.kind is kind]
+
+    with client.listen_breaks(heard.append), holdfast.Client(server.url, watchdog=WATCHDOG) as other:
         wait_until(lambda: heard, "listening")
         other.lock("x").acquire()
         assert client.lock("x").break_lock()
         assert not client.lock("x").break_lock()
-        wait_until(lambda: len(heard) > 1, "the notification of the break")
-    assert heard[1].kind is holdfast.NotificationKind.BROKEN
+        wait_until(lambda: names(holdfast.NotificationKind.BROKEN) == [b"x"], "the notification of the break")
+        wait_until(lambda: names(holdfast.NotificationKind.LOST), "the announcement of the loss")
 
 
 def test_survey_and_inspection(client, other):
