@@ -1,7 +1,7 @@
 /*
- * holdfast: distributed locks over the Redis, Valkey or ZooKeeper you already run.
+ * holdfast: distributed locks over Redis, Valkey or ZooKeeper.
  *
- * This header is the manual. A first lock:
+ * A first lock:
  *
  *     hf_client *client;
  *     hf_lock *lock;
@@ -22,7 +22,7 @@
  *            every third of its trusted part (`clock_drift_ppm`) until the hold ends.
  *   lost     a hold that ended without our release: expired, deleted, replaced or broken.
  *
- * Rules for every function, unless its comment (on ZooKeeper: docs/curator.md) says otherwise
+ * Rules for every function, unless its comment (ZooKeeper: docs/curator.md) differs
  *   - Result: HF_OK (0; `_fd`: a descriptor) or a negative HF_E... code; hf_last_error() has this
  *     thread's details. Outputs (`ret_...`) are written on success only; only a `bool *` or
  *     `hf_result *` may be NULL. The latter is filled on failure too, unless the call could not
@@ -56,7 +56,7 @@
  *     with HF_MANUAL_DISPATCH; never under a mutex of the library. They may call `_start`
  *     functions; synchronous verbs, hf_op_wait(), hf_dispatch() and hf_close() return HF_EDEADLK.
  *     Removing one (NULL, or its handle freed) blocks until it has returned, except inside a
- *     callback; it never runs again. Do not remove one while holding a mutex that a callback takes.
+ *     callback; it never runs again. Meanwhile hold no mutex that a callback takes.
  *   - fork: in a child, calls on the parent's objects return HF_EFORKED; hf_close() and functions
  *     that free only close descriptors, and cancelling does nothing. The parent's locks are
  *     untouched. A child's thread has a new number.
@@ -157,11 +157,11 @@ HF_API const char *hf_error_format(const hf_error *error, char *text, size_t siz
 typedef struct hf_client hf_client;
 
 #define HF_FOREVER (-INT64_C(1))
-#define HF_WATCHDOG INT64_C(0) /* renewed while held */
-/* No lease: held until released or broken, even if the holder dies. */
+#define HF_WATCHDOG INT64_C(0)
+/* Held until released or broken, even if the holder dies. */
 #define HF_NO_LEASE (-INT64_C(1))
-#define HF_MANUAL_DISPATCH 0x1u /* callbacks run in hf_dispatch() */
-#define HF_TLS_INSECURE 0x2u    /* accept any certificate, so any server in between */
+#define HF_MANUAL_DISPATCH 0x1u
+#define HF_TLS_INSECURE 0x2u /* accept any certificate, so any server in between */
 /* Never spin. By default calls spin for up to 0.1 ms, where that pays. */
 #define HF_NO_BUSY_POLL 0x4u
 /* No client-side caching: a loss is noticed at the next renewal, not (usually) within
@@ -172,7 +172,7 @@ typedef struct hf_client hf_client;
 #define HF_SENTINEL_TLS_ON 1
 #define HF_SENTINEL_TLS_OFF 2
 #define HF_ACKS_ALL (-1)    /* every replica reported up by sentinels or cluster, one at least */
-#define HF_ACKS_REPORT (-2) /* wait for acks, but only report them */
+#define HF_ACKS_REPORT (-2) /* wait, and only report acks */
 #define HF_ACKS_OFF (-3)
 #define HF_ACKS_MAX 100
 
@@ -191,23 +191,22 @@ typedef enum hf_log_level { HF_LOG_ERROR, HF_LOG_WARN, HF_LOG_INFO, HF_LOG_DEBUG
  * Must not call the library, block, or take a mutex held during a call of the library. */
 typedef void (*hf_log_fn)(hf_log_level level, const char *message, void *user);
 
-/* The same message with what it is about. Valid during the call; made by the library, so it may
- * grow. */
+/* The message and what it is about. Valid during the call. */
 typedef struct hf_log_record {
     hf_log_level level;
     const char *message;
-    int code;           /* HF_E...; HF_OK: the message is about no error */
-    const char *server; /* host:port or a path; "": about no single one */
-    const char *name; /* of a lock or object, as its handle has it, not always followed by a NUL */
-    size_t name_len;  /* 0: about no single one */
+    int code;           /* HF_E...; HF_OK: no error */
+    const char *server; /* host:port or a path; "": no single one */
+    const char *name;   /* of a lock or object, as its handle has it, perhaps without a NUL */
+    size_t name_len;    /* 0: no single one */
 } hf_log_record;
-/* Called in place of hf_log_fn; for it the same holds. */
+/* Replaces hf_log_fn; the same restrictions apply. */
 typedef void (*hf_log_record_fn)(const hf_log_record *record, void *user);
 
 /* Can end a synchronous wait. Called on the waiting thread, under no mutex of the library, after a
  * signal, and every HF_CHECK_MS while it waits or connects. True ends the wait: HF_ECANCELED, or
  * HF_OK if a grant came at that moment. Inside, synchronous functions return HF_EDEADLK. Return
- * soon: other threads may depend on it. NULL is none; operations (_start) refuse one: HF_EINVAL. */
+ * soon: other threads may depend on it. Operations (_start) refuse one: HF_EINVAL. */
 #define HF_CHECK_MS 50
 typedef bool (*hf_check_fn)(void *user);
 
@@ -218,7 +217,7 @@ typedef bool (*hf_check_fn)(void *user);
 typedef bool (*hf_address_map_fn)(const char *host, uint16_t port, char *ret_host,
                                   uint16_t *ret_port, void *user);
 
-/* All three, or none. `resize` takes NULL. Called on any thread. */
+/* Set all three functions, or leave all zero. `resize` takes NULL. Called on any thread. */
 typedef struct hf_allocator {
     void *(*allocate)(size_t size, void *user);
     void *(*resize)(void *ptr, size_t size, void *user);
@@ -262,7 +261,6 @@ typedef struct hf_options {
     const char *sentinel_password;
     int sentinel_tls; /* HF_SENTINEL_TLS_ON or _OFF; 0: as the url says, else as the servers */
     const char *sentinel_tls_server_name;
-    /* Ends waits: see Blocking. */
     int64_t failover_timeout_ms;
     hf_address_map_fn
         address_map; /* for addresses missing in the url's `address_map`; NULL: none */
@@ -297,7 +295,7 @@ typedef struct hf_options {
      * (docs/topologies.md). */
     int sentinel_confirm;
 
-    hf_log_record_fn log_record; /* called with `log_user`, and `log` not at all; NULL: `log` is */
+    hf_log_record_fn log_record; /* with `log_user`, in place of `log` */
 } hf_options;
 
 /* For generators of bindings: X(type, field) of every field but `size`, in order. */
@@ -360,7 +358,7 @@ typedef struct hf_options {
  *            redis-sentinel://host[:port],.../name[/db]
  *            redis-cluster://host[:port],...[/db]
  *            zk://[user:password@]host[:port],...[/chroot], with TLS zks://
- *            NULL: HOLDFAST_URL, or if unset REDIS_URL; HF_EINVAL if neither is set, or it is empty
+ *            NULL: HOLDFAST_URL, or if unset REDIS_URL; HF_EINVAL if unset or empty
  *   urls     separated by blanks: a quorum (docs/quorum.md) of three to nine independent servers,
  *            of which more than half must grant a lock. Give every process the same servers. Plain,
  *            string and fenced locks only.
@@ -384,7 +382,7 @@ HF_API int hf_close(hf_client *client);
 typedef void (*hf_close_fn)(void *user);
 HF_API int hf_close_start(hf_client *client, hf_close_fn callback, void *user);
 
-/* Is the server there, does it accept us, is it new enough? */
+/* Checks that the server is reachable, accepts our credentials and is new enough. */
 HF_API int hf_ping(hf_client *client);
 
 /* The client's uuid, with which its owners' names begin. Valid until hf_close(). */
@@ -433,22 +431,22 @@ typedef enum hf_kind {
     /* `SET name token NX` with a lease, freed by compare-and-delete: shares a lock with redis-py,
      * redsync, node-redlock and most others (docs/strings.md). Reentrant, exclusive, unfair. Redis
      * only.
-     *   - The value is a token of its own for each hold: "uuid:number:" and 16 digits.
+     *   - Each hold has a token of its own as the value: "uuid:number:" and 16 digits.
      *   - The server has no count: hf_lock_hold_count() is 0 for other clients' holds.
-     *   - Without tracking, waiters behind another library's token attempt every 50 to 250 ms.
      *   - hf_lock_break() deletes whatever string has the name. */
     HF_STRING
 } hf_kind;
 
-/* One at a time; only HF_COHORT goes with HF_NONREENTRANT. Other combinations are HF_ENOTSUP. */
+/* Only HF_COHORT and HF_NONREENTRANT combine; others are HF_ENOTSUP. */
 #define HF_NONREENTRANT 0x100u /* plain, fair, string: acquiring again is HF_EDEADLK */
 #define HF_SPIN 0x200u         /* plain, string: waiters retry, for very short holds */
 #define HF_FENCED 0x400u /* plain: every acquire draws a token for hf_fence_check(): RFencedLock */
-/* Threads of this process pass the lock on in order of arrival, without the server, where the
- * client is one owner; hf_lock_is_mine() is true only for the thread inside. After `cohort_passes`
- * hand-overs, or `cohort_ms` after the grant, other clients are let in (docs/guide.md).
+/* Threads of this process pass the lock on in arrival order without asking the server, which sees
+ * the client as one owner; hf_lock_is_mine() is true only for the thread that holds it. After
+ * `cohort_passes` hand-overs, or `cohort_ms` after the grant, other clients are let in
+ * (docs/guide.md).
  *   - A release that passes the lock on is HF_OK if no loss is known. A loss is reported to the
- *     thread inside, and ends the passing on.
+ *     thread that holds the lock; it is then no longer passed on.
  *   - On the server the lease is `watchdog_ms`; the client keeps leases and extensions.
  *   - A wait of 0 is HF_EBUSY also while another thread waits.
  * For HF_PLAIN, HF_FAIR and HF_STRING; not for hf_lock_new_multi(), hf_lock_adopt(), or an acquire
@@ -536,14 +534,14 @@ typedef struct hf_acquire_options {
     hf_owner owner;
     int64_t wait_ms;
     /* HF_WATCHDOG, 1 .. HF_LEASE_MAX_MS, or, for HF_STRING, HF_NO_LEASE: a client that cannot reach
-     * the server goes on trusting such a hold. That is HF_EINVAL with other kinds, cohorts, quorums
-     * and hf_lock_new_multi(), HF_ENOTSUP when nested in a hold with a lease. */
+     * the server goes on trusting such a hold. HF_NO_LEASE is HF_EINVAL for other kinds, cohorts,
+     * quorums and multi-locks, and HF_ENOTSUP if nested in a hold with a lease. */
     int64_t lease_ms;
     hf_cancel *cancel;
     int acks; /* as in hf_options; 0: the client's. Nested: the strictest */
     /* HF_STRING: the value at the server, 1 to HF_STRING_TOKEN_MAX bytes; NULL: drawn. Nested
-     * acquires ignore it. Use none twice: a delayed command of the first hold can release or extend
-     * the second, and if two clients use it at once, a lost reply can let both in. */
+     * acquires ignore it. Never reuse a token: a delayed command of the first hold can release or
+     * extend the second. If two clients use one at once, a lost reply can let both in. */
     const char *string_token;
     hf_check_fn check;
     void *check_user;
@@ -606,10 +604,10 @@ HF_API int hf_lock_acquire_with(hf_lock *lock, const hf_acquire_options *options
 
 /* Undoes one acquire; the last release frees the lock and wakes a waiter.
  * Errors:  HF_ENOTOWNER; HF_ELOST (another may have been inside); HF_EWRONGTYPE a key beside the
- *          hold has the wrong type: the lease ends it; HF_EINDOUBT, and errors of an exchange: a
- *          last release ends the hold here, and is repeated in the background until the lease ends;
- *          a nested one undoes its acquire, and the rest is still held and renewed; HF_ENOMEM
- *          nothing was done. */
+ *          hold has the wrong type: the lease ends it; HF_EINDOUBT, and errors of an exchange:
+ *          after a last release this client no longer holds the lock; it retries the release in the
+ *          background until the lease ends; a nested one undoes its acquire, and the rest is still
+ *          held and renewed; HF_ENOMEM nothing was done. */
 HF_API int hf_lock_release(hf_lock *lock);
 HF_API int hf_lock_release_as(hf_lock *lock, hf_owner owner);
 
@@ -642,20 +640,20 @@ typedef struct hf_extend_options {
 #define HF_EXTEND_OPTIONS_DEFAULTS(X) X(mode, HF_EXTEND_RAISE)
 #define HF_EXTEND_OPTIONS_INIT HF_INIT(hf_extend_options, HF_EXTEND_OPTIONS_DEFAULTS)
 
-/* Extends as `mode` says. SET and ADD are sent once. They are for plain, fair and string locks
- * without HF_COHORT, on one server with scripts, and for holds with a lease; else HF_ENOTSUP. If
- * the answer to a SET is lost, the hold is trusted only until the sooner of both ends, and further
- * extensions are HF_EINDOUBT while it may still arrive (`cmd_timeout_ms`). A renewal under way
- * during a SET can lengthen the lease at the server.
+/* Extends as `mode` says. SET and ADD are sent once, and need a plain, fair or string lock without
+ * HF_COHORT, one server with scripts, and a hold with a lease; else HF_ENOTSUP. If the answer to a
+ * SET is lost, the hold is trusted only until the sooner of both ends, and further extensions are
+ * HF_EINDOUBT while it may still arrive (`cmd_timeout_ms`). A renewal under way during a SET can
+ * lengthen the lease at the server.
  * Errors:  those of hf_lock_extend(). */
 HF_API int hf_lock_extend_with(hf_lock *lock, const hf_extend_options *options, hf_result *ret);
 
-/* Makes another client's hold this client's own, even if that client has ended. This one renews it,
- * or lengthens it to a fixed `lease_ms`, and reports its loss. The hold's handle is "uuid:number":
- * hf_client_id(), a colon, the owner (of a Java thread "id:threadId"); of a string lock the token,
- * also another library's. Owner and count on the server do not change. The result's `owner` is for
- * the `_as` functions, until release or reported loss. A fenced hold draws a new token. Adopting
- * one's own hold only lengthens it.
+/* Takes over another client's hold, even if that client has ended: renews it, or lengthens it to a
+ * fixed `lease_ms`, and reports its loss. The hold's handle is "uuid:number": hf_client_id(), a
+ * colon, the owner (of a Java thread "id:threadId"); of a string lock the token, also another
+ * library's. Owner and count on the server do not change. The result's `owner` is for the `_as`
+ * functions, until release or reported loss. A fenced hold draws a new token. Adopting one's own
+ * hold only lengthens it.
  *
  * Any client that knows the handle may release it. The client that acquired it, if alive, goes on
  * renewing it, and reports a loss when this one releases. If a string token is not unique, a
@@ -678,9 +676,9 @@ HF_API int hf_lock_handle(hf_lock *lock, hf_owner owner, char *ret, size_t size)
  * Errors:  HF_EWRONGTYPE not a lock of this kind; HF_EINDOUBT. */
 HF_API int hf_lock_break(hf_lock *lock, bool *ret_broken);
 
-/* Ask the server: is it held; does this thread, or that owner, hold it, and how many times; when
- * does the lock free itself (-1 never; -2 not held). Of a read/write lock ttl covers both sides,
- * the others the handle's.
+/* Ask the server whether the lock is held, whether (and how often) this thread or the given owner
+ * holds it, and when its lease ends (-1 never; -2 not held). Of a read/write lock ttl covers both
+ * sides, the others the handle's.
  * Errors:  HF_EWRONGTYPE. */
 HF_API int hf_lock_is_locked(hf_lock *lock, bool *ret_locked);
 HF_API int hf_lock_is_mine(hf_lock *lock, bool *ret_mine);
@@ -734,8 +732,8 @@ typedef struct hf_lock_info {
 HF_API int hf_lock_inspect(hf_lock *lock, hf_lock_info **ret_info);
 HF_API void hf_lock_info_free(hf_lock_info *info);
 
-/* What was found as JSON, the name included, with the keys of `holdfast show --json`. What is not
- * UTF-8 is replaced, and a name then also given as `name_hex`. */
+/* What was found, and the name, as JSON with the keys of `holdfast show --json`. Bytes that are not
+ * UTF-8 are replaced; such a name is also given as `name_hex`. */
 HF_API int hf_lock_info_json(const hf_lock_info *info, const char *name, size_t name_len,
                              char **ret_text);
 
@@ -744,26 +742,25 @@ HF_API int hf_lock_info_json(const hf_lock_info *info, const char *name, size_t 
  *   config.<parameter>   that matters to locks: "config.maxmemory-policy"
  *   may.<command>        "yes" if this user may call it
  *   may.script.<command> the same for scripts
- *   has.<command>        "yes" if the server has what is optional: delifeq, delex, set-ifeq,
- *                        tracking
+ *   has.<command>        "yes" if the server has it: delifeq, delex, set-ifeq, tracking
  *   clock.ahead_ms       the server's clock minus this machine's
- *   clock.uncertain_ms   give or take this much
+ *   clock.uncertain_ms   its uncertainty
  *   tls.until_s          Unix time when the chain's first certificate expires
  *   zk.session_ms        the granted session timeout
  *   zk.config            the ensemble's configuration; empty: one server */
 typedef struct hf_server_info_field {
     char *name;
     char *value;  /* NULL: the server hides it */
-    char *reason; /* the server's reason for that; else NULL */
+    char *reason; /* the server's reason; else NULL */
 } hf_server_info_field;
 typedef struct hf_server_info {
     char *node;
     size_t facts_len;
     hf_server_info_field **facts;
 } hf_server_info;
-/* Asks the server about itself. Give it an unused name, which it writes to and restores (not in
- * ZooKeeper). For plain, fair and read/write locks; quorums: HF_ENOTSUP. A refusal is a fact, not an
- * error. */
+/* Asks the server about itself. Pass an unused name: the check writes to it and then restores it
+ * (not in ZooKeeper). For plain, fair and read/write locks; quorums: HF_ENOTSUP. If the server
+ * refuses a query, the field has the reason; the call succeeds. */
 HF_API int hf_lock_server_info(hf_lock *lock, hf_server_info **ret_facts);
 HF_API void hf_server_info_free(hf_server_info *facts);
 
@@ -801,9 +798,9 @@ typedef void (*hf_event_fn)(hf_lock *lock, const hf_event *event, void *user);
 
 /* Sets or removes (NULL) the callback for events of this client's holds on this name (of a
  * read/write lock: on the handle's side), through any handle. A replaced one may still be running.
- * The next call on a lost hold returns HF_ELOST once. A loss of an owner that is not a thread is
- * remembered for one lease, at least `watchdog_ms`; after that, when hundreds are newer, the call
- * returns HF_ENOTOWNER. */
+ * The next call on a lost hold returns HF_ELOST once. The loss of a hold whose owner is not a
+ * thread is remembered for one lease, at least `watchdog_ms`; after that, when hundreds are newer,
+ * the call returns HF_ENOTOWNER. */
 HF_API int hf_lock_on_lost(hf_lock *lock, hf_event_fn callback, void *user);
 
 /* Readable from the loss of a hold on this name until it is read (8 bytes); not for warnings and
@@ -854,20 +851,19 @@ HF_API void hf_op_cancel(hf_op *op);
  * Errors:  HF_EPENDING not complete yet; `ret` is not filled. */
 HF_API int hf_op_wait(hf_op *op, int64_t wait_ms, hf_result *ret);
 
-/* Gives up an operation and frees its handle; never blocks.
- * True (NULL, too): its callback never runs, and nothing more is written; outputs already written
- * are freed. A wait ends. What it acquired (one count of a lock, or permits) is released in the
- * background, even if hf_close() follows; an adopted hold is forgotten (hf_lock_forget()).
- * Releases, extensions and count-downs are not undone. False: the callback has begun, or
- * hf_op_wait() has returned the result, which is the caller's; the call was hf_op_free(). */
+/* Gives up an operation and frees its handle; never blocks. Returns true (also for NULL) if the
+ * callback will never run. Then no output is written any more; those already written are freed. A
+ * wait ends. What it acquired (one count of a lock, or permits) is released in the background, even
+ * if hf_close() follows; an adopted hold is forgotten (hf_lock_forget()). Releases, extensions and
+ * count-downs are not undone. False: the callback has begun, or hf_op_wait() has returned the
+ * result, which is the caller's; the call was hf_op_free(). */
 HF_API bool hf_op_abandon(hf_op *op);
 
 /* Frees the handle; the operation goes on, with its callback. */
 HF_API void hf_op_free(hf_op *op);
 
-/* A switch that ends every wait it was passed to, from any thread (not in a signal handler) and of
- * any client. It stays fired until reset: waits that start with it end at once. Firing never
- * blocks. */
+/* A switch that ends every wait it was passed to, of any client. It stays fired until reset: waits
+ * that start with it end at once. Firing never blocks. */
 HF_API int hf_cancel_new(hf_cancel **ret_cancel);
 HF_API void hf_cancel_fire(hf_cancel *cancel);
 HF_API void hf_cancel_reset(hf_cancel *cancel);
@@ -993,7 +989,7 @@ HF_API int hf_permits_acquire_for(hf_permits *permits, int64_t wait_ms, hf_permi
 HF_API int hf_permits_acquire_with(hf_permits *permits, const hf_permits_options *options,
                                    hf_permit_id *ret_ids);
 
-/* Gives back one permit; or many, all or none. They are no longer renewed, whatever the result.
+/* Releases one permit, or several (all or none). Renewal stops, whatever the result.
  * Errors:  HF_ELOST its lease had run out (it is given back all the same), or it was ours and is
  *          gone; HF_ENOTOWNER no such permit, or (many) one has run out and none was released;
  *          HF_EINDOUBT: repeated in the background until the lease is over. */
@@ -1007,8 +1003,8 @@ HF_API int hf_permits_release_many(hf_permits *permits, const hf_permit_id *ids,
 HF_API int hf_permits_extend(hf_permits *permits, const hf_permit_id *id, int64_t lease_ms);
 HF_API int hf_permits_ttl_ms(hf_permits *permits, const hf_permit_id *id, int64_t *ret_lease_ms);
 
-/* How long this client's permit can be trusted, without I/O; 0: none, lost, or without a lease,
- * since any client may release such permits: use hf_permits_ttl_ms(). */
+/* How long this client's permit can be trusted, without I/O; 0: none, lost, or without a lease: use
+ * hf_permits_ttl_ms(). */
 HF_API int64_t hf_permits_remaining_ms(hf_permits *permits, const hf_permit_id *id);
 
 /* How many are free, exist, are taken. 0 if the object does not exist. */
@@ -1073,8 +1069,8 @@ HF_API int hf_latch_try_set(hf_latch *latch, int64_t count, bool *ret_set);
 /* Counts down by one; at zero all waits end. An open latch stays open. */
 HF_API int hf_latch_count_down(hf_latch *latch);
 
-/* Waits until the latch is open or deleted. A latch that opened and closed again meanwhile ends the
- * wait, too, unless Java or version 0.1 did both and the new count is not larger than the last one
+/* Waits until the latch is open. A latch that opened and closed again meanwhile ends the wait, too,
+ * unless Java or version 0.1 both opened and closed it, with a count no larger than the last one
  * seen.
  * Errors:  HF_EBUSY, HF_ETIMEDOUT, HF_ECANCELED. */
 HF_API int hf_latch_await(hf_latch *latch);
@@ -1099,13 +1095,12 @@ HF_API int hf_latch_delete_start(hf_latch *latch, hf_op_fn callback, void *user,
 
 /* Receives the messages that wake waiters of a name of any kind, Java's included.
  *
- * Events are hints, never proof: ask the server before you decide. Any client that may publish can
- * send them, and so does the same name in another database. They age, and can be lost with a
- * connection. Not published: the acquire of a free lock, the end of a lease, a deleted key, the
- * release of a fair lock (but see HF_NOTIFY_CHANGED).
+ * Events are hints: ask the server before you decide. Any client that may publish can send them,
+ * and so does the same name in another database. They age, and can be lost with a connection. Not
+ * published: the acquire of a free lock, the end of a lease, a deleted key, the release of a fair
+ * lock (but see HF_NOTIFY_CHANGED).
  *
- * A listener costs the server six subscriptions per name. hf_survey() does not count it among the
- * `listeners`. */
+ * A listener costs the server six subscriptions per name. */
 typedef struct hf_listener hf_listener;
 
 typedef enum hf_notification_kind {
@@ -1142,7 +1137,7 @@ typedef struct hf_notification {
     const char *name; /* as given, followed by a NUL */
     size_t name_len;
     /* Which server sent it, of how many: 0 and 1 except on a quorum, where one server cannot speak
-     * for the lock as a whole. */
+     * for the lock. */
     size_t server;
     size_t servers;
 } hf_notification;
@@ -1152,8 +1147,8 @@ typedef struct hf_notification {
 typedef void (*hf_notification_fn)(hf_listener *listener, const hf_notification *notification,
                                    void *user);
 
-/* Begins to listen; HF_NOTIFY_SUBSCRIBED reports the start. The callback runs for one event at a
- * time, in order, perhaps before this returns.
+/* Begins to listen. The callback runs for one event at a time, in order, perhaps before this
+ * returns.
  * Errors:  HF_ENOTSUP. */
 HF_API int hf_listen(hf_client *client, const char *name, hf_notification_fn callback, void *user,
                      hf_listener **ret_listener);
@@ -1254,7 +1249,7 @@ typedef struct hf_fleet_lock {
     int64_t available; /* free permits; -1: unknown, or not permits */
 } hf_fleet_lock;
 
-/* Clients could not be asked, or answers were lost: nobody is known to be silent. */
+/* Clients were not asked, or answers were lost: no client is known to be silent. */
 #define HF_MISSING_ANSWERS 0x1u
 #define HF_MISSING_CONNECTIONS 0x2u /* connections are unknown: nobody is known to be gone */
 #define HF_MISSING_LOCKS 0x4u       /* there were more, or time ran out */
@@ -1286,8 +1281,8 @@ typedef struct hf_survey_options {
     /* 1 ms to one hour; then the survey returns what it has, perhaps nothing; HF_EUNREACH if no
      * server was reached. */
     int64_t limit_ms;
-    /* HF_WANT_...: what to ask clients for; 0: only who is there. The server's view is always
-     * included. */
+    /* HF_WANT_...: what to ask clients for; 0: only which clients are connected. The server's view
+     * is always included. */
     unsigned wanted;
 } hf_survey_options;
 
@@ -1297,8 +1292,8 @@ typedef struct hf_survey_options {
 #define HF_SURVEY_OPTIONS_INIT HF_INIT(hf_survey_options, HF_SURVEY_OPTIONS_DEFAULTS)
 
 /* Surveys the names under the client's `name_prefix`, without it. Semaphores and latches appear
- * only if clients report waiting for them; permits while any is taken, and only their clients know
- * whose.
+ * only if clients report waiting for them; permits appear while any is taken; only the client that
+ * took one knows its owner.
  * Blocks:  some 0.1 s, or 0.5 s if a client is silent; up to `limit_ms`. */
 HF_API int hf_survey(hf_client *client, const hf_survey_options *options, hf_fleet **ret_fleet);
 HF_API int hf_survey_start(hf_client *client, const hf_survey_options *options,
@@ -1306,11 +1301,11 @@ HF_API int hf_survey_start(hf_client *client, const hf_survey_options *options,
 HF_API void hf_fleet_free(hf_fleet *fleet);
 
 /* A survey as JSON: {"took_ms":..., "missing": `missing_text`, if any, "locks":[...],
- * "clients":[...]}; a lock has the keys of `holdfast ls --json`. */
+ * "clients":[...]}; locks have the keys of `holdfast ls --json`. */
 HF_API int hf_fleet_json(const hf_fleet *fleet, char **ret_text);
 
-/* One step of a cycle: `waiter` wants `lock`, which `holder` has. `holder` is the next waiter, or
- * the next waiter's process runs `under` it. */
+/* One step of a cycle: `waiter` waits for `lock`, which `holder` holds. `holder` is the next
+ * waiter, or the next waiter's process runs `under` it. */
 typedef struct hf_deadlock_step {
     const hf_fleet_lock *lock;
     const hf_fleet_party *waiter, *holder;
@@ -1335,7 +1330,7 @@ HF_API void hf_deadlocks_free(hf_deadlocks *deadlocks);
 typedef struct hf_stats {
     size_t size;
     uint64_t acquired;  /* nested ones included */
-    uint64_t contended; /* of these, how many waited for another */
+    uint64_t contended; /* of these: after a wait */
     uint64_t timed_out; /* HF_EBUSY and HF_ETIMEDOUT */
     uint64_t cancelled;
     uint64_t released;
@@ -1347,17 +1342,17 @@ typedef struct hf_stats {
     uint64_t reconnects;
     uint64_t commands;
     uint64_t holds;
-    hf_histogram wait;       /* from call to acquired */
-    hf_histogram hold;       /* from acquired to fully released */
-    uint64_t failovers;      /* another server became the primary */
-    uint64_t redirects;      /* commands that a cluster sent elsewhere */
+    hf_histogram wait; /* from call to acquired */
+    hf_histogram hold; /* from acquired to fully released */
+    uint64_t failovers;
+    uint64_t redirects;
     uint64_t ack_failures;   /* acquires and renewals with too few acks */
     uint64_t waits;          /* calls waiting now, or about to be granted */
     uint64_t oldest_wait_ms; /* of these, the longest */
     /* From the message that wakes a waiter to its acquire; not when spinning, nor on a quorum. */
     hf_histogram hand_over;
     uint64_t tracked; /* holds whose next change a server will report (on a quorum: per server) */
-    uint64_t track_events; /* changes that servers have reported */
+    uint64_t track_events; /* changes that servers reported */
     uint64_t track_false;  /* of these, holds that were still there */
 } hf_stats;
 
@@ -1394,8 +1389,7 @@ HF_API int hf_client_stats(hf_client *client, hf_stats *ret_stats);
 
 /* The statistics as OpenMetrics text: holdfast_client_..., and by name (`histogram_names`)
  * holdfast_client_lock_..., labelled `lock`, and `lock_hex` if that is not text. Only
- * holdfast_client_info has other labels: a program with several clients adds its own. Free it with
- * hf_text_free(). */
+ * holdfast_client_info has other labels: a program with several clients adds its own. */
 HF_API int hf_client_metrics(hf_client *client, char **ret_text);
 HF_API void hf_text_free(char *text);
 
