@@ -13,9 +13,9 @@
 #define DAY_S 86400
 
 const char *doctor_fact(const hf_server_info *facts, const char *name) {
-    for (size_t i = 0; i < facts->facts_len; i++)
-        if (strcmp(facts->facts[i]->name, name) == 0)
-            return facts->facts[i]->value;
+    for (size_t i = 0; i < facts->fields_len; i++)
+        if (strcmp(facts->fields[i]->name, name) == 0)
+            return facts->fields[i]->value;
     return NULL;
 }
 
@@ -198,9 +198,9 @@ static void check_clients(struct findings *findings, const char *check,
 }
 
 static const hf_server_info_field *fact_of(const hf_server_info *facts, const char *name) {
-    for (size_t i = 0; i < facts->facts_len; i++)
-        if (strcmp(facts->facts[i]->name, name) == 0)
-            return facts->facts[i];
+    for (size_t i = 0; i < facts->fields_len; i++)
+        if (strcmp(facts->fields[i]->name, name) == 0)
+            return facts->fields[i];
     return NULL;
 }
 
@@ -323,8 +323,8 @@ static void check_rights(struct findings *findings, const char *check,
     char missing[256] = "";
     size_t len = 0;
     int tried = 0, allowed = 0;
-    for (size_t i = 0; i < facts->facts_len; i++) {
-        const hf_server_info_field *fact = facts->facts[i];
+    for (size_t i = 0; i < facts->fields_len; i++) {
+        const hf_server_info_field *fact = facts->fields[i];
         if (strncmp(fact->name, "may.", 4) != 0)
             continue;
         const char *command = fact->name + 4, *purpose = purpose_of(command);

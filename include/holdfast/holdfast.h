@@ -755,14 +755,14 @@ typedef struct hf_server_info_field {
 } hf_server_info_field;
 typedef struct hf_server_info {
     char *node;
-    size_t facts_len;
-    hf_server_info_field **facts;
+    size_t fields_len;
+    hf_server_info_field **fields;
 } hf_server_info;
 /* Asks the server about itself. Pass an unused name: the check writes to it and then restores it
  * (not in ZooKeeper). For plain, fair and read/write locks; quorums: HF_ENOTSUP. If the server
  * refuses a query, the field has the reason; the call succeeds. */
-HF_API int hf_lock_server_info(hf_lock *lock, hf_server_info **ret_facts);
-HF_API void hf_server_info_free(hf_server_info *facts);
+HF_API int hf_lock_server_info(hf_lock *lock, hf_server_info **ret_info);
+HF_API void hf_server_info_free(hf_server_info *info);
 
 /* ---- Fencing --------------------------------------------------------------------------------- */
 
@@ -837,7 +837,7 @@ HF_API int hf_lock_hold_count_start(hf_lock *lock, hf_owner owner, hf_op_fn call
 HF_API int hf_lock_ttl_ms_start(hf_lock *lock, hf_op_fn callback, void *user, hf_op **ret_op);
 HF_API int hf_lock_inspect_start(hf_lock *lock, hf_lock_info **ret_info, hf_op_fn callback,
                                  void *user, hf_op **ret_op);
-HF_API int hf_lock_server_info_start(hf_lock *lock, hf_server_info **ret_facts, hf_op_fn callback,
+HF_API int hf_lock_server_info_start(hf_lock *lock, hf_server_info **ret_info, hf_op_fn callback,
                                      void *user, hf_op **ret_op);
 HF_API int hf_ping_start(hf_client *client, hf_op_fn callback, void *user, hf_op **ret_op);
 

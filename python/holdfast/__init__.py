@@ -515,7 +515,7 @@ class Lock(_core.Guard):
 
     def server_info(self) -> dict[str, str | None]:
         """What the server of this name says about itself, as for `holdfast doctor`. Use an unused name."""
-        return {name: value for name, value, why in self._raw.facts()}
+        return {name: value for name, value, why in self._raw.server_info()}
 
     # ---- Loss ----
 
@@ -523,7 +523,7 @@ class Lock(_core.Guard):
         self.client._listen(self)
         self._raw.watch()
 
-    def _trouble(self, owner: int, event: LossEvent) -> None:
+    def _loss_event(self, owner: int, event: LossEvent) -> None:
         if event.kind == "lost":
             self.lost._set(owner, event.reason)
         if self._on_lost is not None:
@@ -701,7 +701,7 @@ class Permits(_Counter):
     def delete(self) -> bool:
         return bool(self._raw.delete())
 
-    def _trouble(self, owner: int, event: LossEvent) -> None:
+    def _loss_event(self, owner: int, event: LossEvent) -> None:
         if self._on_lost is not None:
             self._on_lost(event)
 

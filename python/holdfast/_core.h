@@ -39,7 +39,7 @@ typedef struct State {
     unsigned long main_thread;
 } State;
 
-/* Something for Python to fetch: a line of the log, trouble with a hold, or notification of a name. */
+/* Something for Python to fetch: a line of the log, the loss of a hold, or notification of a name. */
 typedef enum NoteWhat { NOTE_LOG, NOTE_EVENT, NOTE_NOTIFICATION } NoteWhat;
 typedef struct Note {
     struct Note *next;
@@ -126,7 +126,7 @@ struct Op {
     int64_t amount; /* semaphore, permits: how many it takes */
     union {
         hf_lock_info *info;
-        hf_server_info *facts;
+        hf_server_info *server_info;
         hf_fleet *fleet;
         hf_permit_id *ids;
     } out;
@@ -138,7 +138,7 @@ PyObject *hfpy_fail_last(Client *client, int code, PyObject *name);
 int hfpy_bytes_of(PyObject *name, PyObject **ret_bytes);
 int hfpy_set_options(hf_options *options, PyObject *dict);
 PyObject *hfpy_stats(const hf_stats *stats);
-PyObject *hfpy_facts(const hf_server_info *facts);
+PyObject *hfpy_server_info(const hf_server_info *info);
 
 /* _core_client.c */
 extern PyType_Spec hfpy_client_spec;

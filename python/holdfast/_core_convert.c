@@ -151,11 +151,11 @@ PyObject *hfpy_stats(const hf_stats *stats) {
 }
 
 /* [(name, value or None, why or None)] */
-PyObject *hfpy_facts(const hf_server_info *facts) {
+PyObject *hfpy_server_info(const hf_server_info *info) {
     PyObject *list = PyList_New(0);
-    for (size_t i = 0; list != NULL && i < facts->facts_len; i++) {
-        const hf_server_info_field *fact = facts->facts[i];
-        PyObject *row = Py_BuildValue("zzz", fact->name, fact->value, fact->reason);
+    for (size_t i = 0; list != NULL && i < info->fields_len; i++) {
+        const hf_server_info_field *field = info->fields[i];
+        PyObject *row = Py_BuildValue("zzz", field->name, field->value, field->reason);
         if (row == NULL || PyList_Append(list, row) != 0)
             Py_CLEAR(list);
         DROP(row);

@@ -227,19 +227,19 @@ static void free_inspect(Op *op) {
 }
 VERB(lock, inspect, start_inspect, answer_inspect, NULL, free_inspect, false)
 
-static int start_facts(Op *op, PyObject *args) {
+static int start_server_info(Op *op, PyObject *args) {
     if (!PyArg_ParseTuple(args, ""))
         return RAISED;
-    return hf_lock_server_info_start(op->on->handle.lock, &op->out.facts, hfpy_callback(op), op,
-                                     &op->op);
+    return hf_lock_server_info_start(op->on->handle.lock, &op->out.server_info, hfpy_callback(op),
+                                     op, &op->op);
 }
-static PyObject *answer_facts(Op *op) {
-    return hfpy_facts(op->out.facts);
+static PyObject *answer_server_info(Op *op) {
+    return hfpy_server_info(op->out.server_info);
 }
-static void free_facts(Op *op) {
-    hf_server_info_free(op->out.facts);
+static void free_server_info(Op *op) {
+    hf_server_info_free(op->out.server_info);
 }
-VERB(lock, facts, start_facts, answer_facts, NULL, free_facts, false)
+VERB(lock, server_info, start_server_info, answer_server_info, NULL, free_server_info, false)
 
 /* ---- From memory ---- */
 
@@ -302,7 +302,7 @@ static PyMethodDef methods[] = {
     ASK(lock, hold_count),
     ASK(lock, ttl_ms),
     ASK(lock, inspect),
-    ASK(lock, facts),
+    ASK(lock, server_info),
     METHOD("remaining_ms", lock_remaining_ms, METH_O),
     METHOD("token", lock_token, METH_O),
     METHOD("handle", lock_handle, METH_O),

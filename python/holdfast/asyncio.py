@@ -448,7 +448,7 @@ class Lock:
 
     async def server_info(self) -> dict[str, str | None]:
         """What the server of this name says about itself, as for `holdfast doctor`. Use an unused name."""
-        return {name: value for name, value, why in await self.client._ask(self._raw.facts)}
+        return {name: value for name, value, why in await self.client._ask(self._raw.server_info)}
 
     # ---- Loss ----
 
@@ -458,7 +458,7 @@ class Lock:
             self.client._watched[self._raw.serial] = self
             self._raw.watch()
 
-    def _trouble(self, owner: int, event: LossEvent) -> None:
+    def _loss_event(self, owner: int, event: LossEvent) -> None:
         if event.kind == "lost":
             for hold in list(self._holds.values()):
                 if hold.owner == owner:
@@ -742,7 +742,7 @@ class Permits(_Counter):
     async def delete(self) -> bool:
         return bool(await self.client._ask(self._raw.delete))
 
-    def _trouble(self, owner: int, event: LossEvent) -> None:
+    def _loss_event(self, owner: int, event: LossEvent) -> None:
         if self._on_lost is not None:
             self._on_lost(event)
 

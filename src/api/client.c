@@ -319,7 +319,7 @@ static int make_client(const char *url, const hf_options *given, hf_client **ret
     client->core.pid = getpid();
     client->not_forked = hfi_fork_mark_new();
     client->core.hooks = (struct hfi_core_hooks){.dispatch = hfi_dispatch_notice,
-                                                 .trouble = hfi_loss_kind,
+                                                 .loss_event = hfi_loss_kind,
                                                  .run_callbacks = hfi_loss_run_callbacks,
                                                  .retain = retain,
                                                  .forget = forget,

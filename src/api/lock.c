@@ -4,7 +4,7 @@
  */
 #include "api/handle.h"
 #include "api/versioned_struct.h"
-#include "engine/facts.h"
+#include "engine/server_info.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -239,11 +239,11 @@ static int break_args(hf_lock *lock, struct hfi_op_args *args) {
     return err;
 }
 
-static int facts_args(hf_lock *lock, hf_server_info **ret_facts, struct hfi_op_args *args) {
-    if (ret_facts == NULL)
+static int server_info_args(hf_lock *lock, hf_server_info **ret_info, struct hfi_op_args *args) {
+    if (ret_info == NULL)
         return hfi_invalid("the pointer for the answer is NULL");
-    int err = lock_args(lock, &hfi_verb_facts, 0, args);
-    args->ret_facts = ret_facts;
+    int err = lock_args(lock, &hfi_verb_server_info, 0, args);
+    args->ret_server_info = ret_info;
     if (err == HF_OK)
         hfi_ask_the_lock(args);
     return err;
@@ -367,13 +367,13 @@ int hf_lock_inspect(hf_lock *lock, hf_lock_info **ret_info) {
     return hfi_run(handle_of(lock), inspect_args(lock, ret_info, &args), &args);
 }
 
-int hf_lock_server_info(hf_lock *lock, hf_server_info **ret_facts) {
+int hf_lock_server_info(hf_lock *lock, hf_server_info **ret_info) {
     struct hfi_op_args args;
-    return hfi_run(handle_of(lock), facts_args(lock, ret_facts, &args), &args);
+    return hfi_run(handle_of(lock), server_info_args(lock, ret_info, &args), &args);
 }
 
-void hf_server_info_free(hf_server_info *facts) {
-    hfi_facts_free(facts);
+void hf_server_info_free(hf_server_info *info) {
+    hfi_server_info_free(info);
 }
 
 void hf_lock_info_free(hf_lock_info *info) {
@@ -586,9 +586,9 @@ int hf_lock_inspect_start(hf_lock *lock, hf_lock_info **ret_info, hf_op_fn callb
                      ret_op);
 }
 
-int hf_lock_server_info_start(hf_lock *lock, hf_server_info **ret_facts, hf_op_fn callback,
+int hf_lock_server_info_start(hf_lock *lock, hf_server_info **ret_info, hf_op_fn callback,
                               void *user, hf_op **ret_op) {
     struct hfi_op_args args;
-    return hfi_start(handle_of(lock), facts_args(lock, ret_facts, &args), &args, callback, user,
-                     ret_op);
+    return hfi_start(handle_of(lock), server_info_args(lock, ret_info, &args), &args, callback,
+                     user, ret_op);
 }

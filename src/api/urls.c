@@ -60,9 +60,9 @@ static void apply_url_options(const struct hfi_url *url, hf_options *options) {
         options->ack_disk = url->ack_disk == HFI_SWITCH_ON;
     if (url->sentinel_confirm != HFI_SWITCH_DEFAULT)
         options->sentinel_confirm = url->sentinel_confirm == HFI_SWITCH_ON;
-    if (url->look == HFI_SWITCH_OFF)
+    if (url->busy_poll == HFI_SWITCH_OFF)
         options->flags |= HF_NO_BUSY_POLL;
-    else if (url->look == HFI_SWITCH_ON)
+    else if (url->busy_poll == HFI_SWITCH_ON)
         options->flags &= ~HF_NO_BUSY_POLL;
     if (url->track == HFI_SWITCH_OFF)
         options->flags |= HF_NO_TRACKING;

@@ -74,8 +74,8 @@ struct hfi_core_hooks {
     void (*dispatch)(void *arg, struct hfi_notice *notice);
     /* A loss or a warning: any thread, no mutex held. True: a handle has a callback, so dispatch
      * the notice. */
-    bool (*trouble)(void *arg, const struct hfi_kind *kind, const char *name, size_t name_len,
-                    hf_event_kind event);
+    bool (*loss_event)(void *arg, const struct hfi_kind *kind, const char *name, size_t name_len,
+                       hf_event_kind event);
     /* On the dispatcher: call the callbacks. */
     void (*run_callbacks)(void *arg, const struct hfi_kind *kind, const char *name, size_t name_len,
                           const char *owner, const hf_event *event);

@@ -15,7 +15,7 @@
  *
  * kind.h     what an engine offers, as const tables
  * renewal.h  renewals and proofs
- * observe.h  the fleet view's door: inspect, facts, surveys, name listeners, reports
+ * observe.h  the fleet view's door: inspect, server info, surveys, name listeners, reports
  * config.h   what an engine is made from
  */
 #ifndef HFI_ENGINE_ENGINE_H
@@ -64,7 +64,7 @@ struct hfi_call_status {
     atomic_int stalled; /* HF_EUNREACH or HF_EUNAVAILABLE */
     /* In: the engine calls it now and then, on the call's thread, with the reason of the stall.
      * NULL: not wanted. */
-    void (*on_trouble)(struct hfi_call_status *call_status, const hf_error *trouble);
+    void (*on_stall)(struct hfi_call_status *call_status, const hf_error *reason);
 };
 
 /* Whether other clients wait for the lock that was released. */
@@ -163,7 +163,7 @@ struct hfi_call {
     bool gone;              /* release, extend: the hold did not exist (err is HF_ELOST) */
     union {                 /* out of an observation (observe.h): malloc'ed, set on HF_OK */
         hf_lock_info *info;
-        hf_server_info *facts;
+        hf_server_info *server_info;
         struct hfi_findings *findings;
     };
 

@@ -17,8 +17,8 @@ struct hfi_json;
 
 enum hfi_observation {
     HFI_OBSERVE_LOCK, /* its holders and waiters, into call->info */
-    /* What the name's server reports about itself, into call->facts (facts.h). To find out what may
-     * be written, it writes under the name if that is unused. */
+    /* What the name's server reports about itself, into call->server_info (server_info.h). To find
+     * out what may be written, it writes under the name if that is unused. */
     HFI_OBSERVE_SERVER,
     /* All locks and clients, into call->findings (findings.h); call->name is the pattern. */
     HFI_OBSERVE_FLEET,
@@ -83,7 +83,7 @@ struct hfi_observe_ops {
     void (*listen)(struct hfi_engine *engine, bool on);
 
     /* Tells surveyors that want totals that this client has lost a hold; its report has the number.
-     * Any thread. NULL: not offered, as nobody could hear it. */
+     * Any thread. NULL: not offered, as no surveyor could subscribe to it. */
     void (*announce)(struct hfi_engine *engine);
     /* An announcement is on its way; when it no longer is, struct hfi_engine_events says so. */
     bool (*is_announcing)(struct hfi_engine *engine);

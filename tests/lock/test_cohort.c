@@ -130,9 +130,9 @@ COHORT_CASE(questions) {
     assert_memory_equal(info->holders[0]->owner, hf_client_id(w->client), 36);
     hf_lock_info_free(info);
     if (!server_is_other(w->server)) {
-        hf_server_info *facts;
-        assert_int_equal(hf_lock_server_info(w->lock, &facts), HF_OK);
-        hf_server_info_free(facts);
+        hf_server_info *server;
+        assert_int_equal(hf_lock_server_info(w->lock, &server), HF_OK);
+        hf_server_info_free(server);
     }
     assert_int_equal(hf_lock_adopt(w->lock, w->rival_owner, 60000, NULL), HF_ENOTSUP);
     assert_int_equal(hf_lock_token(w->lock, &ttl_ms), HF_ENOTSUP);

@@ -73,7 +73,7 @@ static int count(const struct hfi_link *list) {
 
 static int under_way(struct confirmed *c) {
     pthread_mutex_lock(&c->route->mtx);
-    int len = count(&c->route->confirming) + count(&c->route->unconfirmed);
+    int len = count(&c->route->confirming) + count(&c->route->awaiting_confirm);
     pthread_mutex_unlock(&c->route->mtx);
     return len;
 }
@@ -141,12 +141,12 @@ struct wish {
     struct hfi_want want;
 };
 
-static bool was_told(void *arg) {
+static bool was_notified(void *arg) {
     struct wish *wish = arg;
     pthread_mutex_lock(&wish->confirmed->route->mtx);
-    bool told = !hfi_linked(&wish->want.link);
+    bool notified = !hfi_linked(&wish->want.link);
     pthread_mutex_unlock(&wish->confirmed->route->mtx);
-    return told;
+    return notified;
 }
 
 /* The server has answered before the client left it, and the call goes on after that. */
@@ -163,8 +163,8 @@ CASE_IN(none_counts_for_a_server_that_was_left, struct confirmed, c, begin, end,
     hfi_task_init(&task, c->route->exec, ignore, keep);
     route->ops->confirm(route, left, &of_left.want, &task, 1);
     route->ops->confirm(route, atomic_load(&c->route->primary), &of_new.want, &task, 1);
-    assert_true(wait_until(was_told, &of_left, HANG_MS));
-    assert_true(wait_until(was_told, &of_new, HANG_MS));
+    assert_true(wait_until(was_notified, &of_left, HANG_MS));
+    assert_true(wait_until(was_notified, &of_new, HANG_MS));
     assert_int_equal(of_left.want.err, HF_EUNREACH);
     assert_int_equal(of_new.want.err, HF_OK);
     hfi_node_unref(left);

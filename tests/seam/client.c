@@ -17,8 +17,8 @@ static void dispatch(void *arg, struct hfi_notice *notice) {
     notice->run(notice);
 }
 
-static bool trouble(void *arg, const struct hfi_kind *kind, const char *name, size_t name_len,
-                    hf_event_kind event) {
+static bool note_loss_event(void *arg, const struct hfi_kind *kind, const char *name,
+                            size_t name_len, hf_event_kind event) {
     (void)arg;
     (void)kind;
     (void)name;
@@ -88,7 +88,7 @@ struct client *client_open(int64_t session_ms) {
     core->watchdog_trusted_ms = session_ms;
     memcpy(core->id, "00000000-0000-4000-8000-000000000000", sizeof core->id);
     core->hooks = (struct hfi_core_hooks){.dispatch = dispatch,
-                                          .trouble = trouble,
+                                          .loss_event = note_loss_event,
                                           .run_callbacks = run_callbacks,
                                           .retain = retain,
                                           .forget = forget,

@@ -16,9 +16,9 @@ struct client {
     atomic_bool stop;
     struct memory *memory;
     atomic_int unfinished; /* operations whose memory is in use */
-    atomic_uint changes;   /* as the core told */
+    atomic_uint changes;   /* as the core reported */
 
-    pthread_mutex_t mtx; /* guards what was reported of trouble */
+    pthread_mutex_t mtx; /* guards what was reported of losses and warnings */
     struct {
         hf_event_kind kind;
         char name[32];
@@ -50,7 +50,7 @@ int client_acquire(struct client *client, const char *name, int64_t lease_ms);
 int client_release(struct client *client, const char *name, hf_result *ret);
 /* Milliseconds until its deadline; 0: not held. */
 int64_t client_left_ms(struct client *client, const char *name);
-/* How often such trouble was reported of this name; when and why it was last. */
+/* How often such an event was reported of this name; when and why it was last. */
 unsigned client_reported(struct client *client, hf_event_kind kind, const char *name,
                          int64_t *ret_at_ms, const char **ret_reason);
 

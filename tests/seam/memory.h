@@ -36,7 +36,7 @@ void memory_plan(struct memory *memory, bool plans);
 /* The hold is gone, and nobody says so. */
 void memory_drop(struct memory *memory, const char *name);
 
-/* What the engine tells by itself; each returns when it was told. */
+/* What the engine reports by itself; each returns when that is done. */
 void memory_end_session(struct memory *memory, int node);
 void memory_take_away(struct memory *memory, const char *name, const char *owner);
 void memory_doubt(struct memory *memory, const char *name); /* NULL: any */

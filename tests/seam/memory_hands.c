@@ -1,4 +1,4 @@
-/* What a test sees of the engine in memory, and does to it. On the test's thread; news is told on the
+/* What a test sees of the engine in memory, and does to it. On the test's thread; events are reported on the
  * keeper's. */
 #include "seam/memory_internal.h"
 
@@ -66,7 +66,7 @@ void memory_drop(struct memory *memory, const char *name) {
 
 /* ---- News ---- */
 
-/* Something to be told on the keeper's thread, while the test waits. */
+/* An event to report on the keeper's thread, while the test waits. */
 struct message {
     struct hfi_alarm alarm;
     struct memory *memory;

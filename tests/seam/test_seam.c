@@ -119,7 +119,7 @@ CASE(a_lease_ends_a_hold_that_is_proved_for_longer) {
     wait_notified(client, HF_EVENT_LOST, "a0");
     client_reported(client, HF_EVENT_LOST, "a0", &notified_ms, NULL);
     assert_true(notified_ms - since_ms >= 200);
-    wait_free(client, "a0"); /* let go: nothing ends there by itself */
+    wait_free(client, "a0"); /* released: nothing ends there by itself */
     assert_int_equal(client_release(client, "a0", NULL), HF_ELOST);
     client_close(client);
 }
@@ -165,7 +165,7 @@ CASE(a_session_that_ends_is_reported_at_once) {
     assert_int_equal(client_acquire(client, "b0", 30000), HF_OK);
     assert_int_equal(client_acquire(client, "a1", HF_WATCHDOG), HF_OK);
     memory_end_session(client->memory, 0);
-    /* told when that returns: nothing was renewed for it */
+    /* reported when that returns: nothing was renewed for it */
     assert_int_equal(client_reported(client, HF_EVENT_LOST, "a0", NULL, &reason), 1);
     assert_string_equal(reason, "the session is over");
     assert_int_equal(client_reported(client, HF_EVENT_LOST, "b0", NULL, NULL), 1);
@@ -311,7 +311,7 @@ CASE(a_proof_that_is_far_from_its_end_is_no_warning) {
     assert_int_equal(client_acquire(client, "a1", HF_WATCHDOG), HF_OK);
     assert_int_equal(client_acquire(client, "b1", LONG_MS), HF_OK);
     memory_prove(client->memory, 1, LONG_MS / 5);
-    memory_prove(client->memory, 1, LONG_MS / 5); /* what the first has led to is told by now */
+    memory_prove(client->memory, 1, LONG_MS / 5); /* what the first has led to is reported by now */
     assert_in_range(client_left_ms(client, "a1"), 1, LONG_MS / 5);
     assert_in_range(client_left_ms(client, "b1"), 1, LONG_MS / 5);
     assert_int_equal(client_reported(client, HF_EVENT_WARNING, "a1", NULL, NULL), 0);

@@ -96,8 +96,8 @@ static const struct good good[] = {
     {"redis://host?histogram_names=100", {TCP("host", 6379), .histogram_names = 100}},
     {"redis://host?clock_drift_ppm=83333", {TCP("host", 6379), .clock_drift_ppm = 83333}},
     {"redis://host?watchdog_ms=316224000000", {TCP("host", 6379), .watchdog_ms = HF_LEASE_MAX_MS}},
-    {"redis://host?busy_poll=off", {TCP("host", 6379), .look = HFI_SWITCH_OFF}},
-    {"redis://host?busy_poll=on", {TCP("host", 6379), .look = HFI_SWITCH_ON}},
+    {"redis://host?busy_poll=off", {TCP("host", 6379), .busy_poll = HFI_SWITCH_OFF}},
+    {"redis://host?busy_poll=on", {TCP("host", 6379), .busy_poll = HFI_SWITCH_ON}},
     {"redis://host?name_prefix=app%3a", {TCP("host", 6379), .name_prefix = S("app:")}},
     {"redis://host?name_prefix=a@b&db=1", {TCP("host", 6379), .name_prefix = S("a@b"), .db = 1}},
     {"redis://host?", {TCP("host", 6379)}},
@@ -135,7 +135,7 @@ static bool same_url(const struct hfi_url *found, const struct hfi_url *expected
            same_time(found->watchdog_ms, expected->watchdog_ms) &&
            same_time(found->max_hold_ms, expected->max_hold_ms) &&
            same_time(found->ping_interval_ms, expected->ping_interval_ms) &&
-           found->look == expected->look &&
+           found->busy_poll == expected->busy_poll &&
            same_time(found->fair_wait_ms, expected->fair_wait_ms) &&
            same_time(found->histogram_names, expected->histogram_names) &&
            same_time(found->clock_drift_ppm, expected->clock_drift_ppm) &&

@@ -71,8 +71,8 @@ void hfi_hold_report(struct hfi_hold *hold, enum hfi_loss_kind kind) {
     }
     if (hold->inner) /* the holds of its threads are notified, each of its own */
         return;
-    if (!core->hooks.trouble(core->hooks.arg, hold->kind, hold->name, hold->name_len,
-                             loss_notices[kind].event))
+    if (!core->hooks.loss_event(core->hooks.arg, hold->kind, hold->name, hold->name_len,
+                                loss_notices[kind].event))
         return;
     pthread_mutex_lock(&hold->shard->mtx);
     bool dispatch = !loss_notice->queued;

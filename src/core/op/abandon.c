@@ -10,7 +10,7 @@
  */
 #include "core/op/op.h"
 
-#include "engine/facts.h"
+#include "engine/server_info.h"
 
 /* ---- Undoing ---- */
 
@@ -79,8 +79,8 @@ static void free_written(const struct hf_op *op) {
         return;
     if (op->work->ret_info != NULL)
         hfi_lock_info_free(*op->work->ret_info);
-    if (op->work->ret_facts != NULL)
-        hfi_facts_free(*op->work->ret_facts);
+    if (op->work->ret_server_info != NULL)
+        hfi_server_info_free(*op->work->ret_server_info);
     if (op->work->ret_fleet != NULL)
         hf_fleet_free(*op->work->ret_fleet);
 }

@@ -35,9 +35,9 @@ enum hfi_op_state {
 struct hfi_work {
     struct hfi_call call;
     hf_result result;
-    hf_lock_info **ret_info;    /* inspect: the caller's, like ret_ids */
-    hf_server_info **ret_facts; /* facts: the same */
-    hf_fleet **ret_fleet;       /* survey: the same */
+    hf_lock_info **ret_info;          /* inspect: the caller's, like ret_ids */
+    hf_server_info **ret_server_info; /* server_info: the same */
+    hf_fleet **ret_fleet;             /* survey: the same */
     struct hfi_findings **ret_findings;
     bool written; /* one of these was. Guarded by the shard */
     struct {
@@ -170,7 +170,7 @@ struct hfi_verb {
     void (*finished)(struct hf_op *op);
 };
 extern const struct hfi_verb hfi_verb_acquire, hfi_verb_release, hfi_verb_extend, hfi_verb_adopt,
-    hfi_verb_break, hfi_verb_query, hfi_verb_inspect, hfi_verb_facts, hfi_verb_survey;
+    hfi_verb_break, hfi_verb_query, hfi_verb_inspect, hfi_verb_server_info, hfi_verb_survey;
 /* release.c: of a part of a joint lock, by its stake */
 extern const struct hfi_verb hfi_verb_give_back, hfi_verb_run_out;
 /* counter_ops.c: of ownerless objects */
@@ -206,11 +206,11 @@ struct hfi_op_args {
     int64_t amount, ttl_ms;
     const unsigned char *ids; /* copied: `ids_len` of HFI_ID_LEN bytes each */
     size_t ids_len;
-    hf_permit_id *ret_ids;          /* permits: as many */
-    const struct hfi_backoff *spin; /* acquire: copied; NULL: the kind's default */
-    hf_lock_info **ret_info;        /* inspect: written before it completes, on success */
-    hf_server_info **ret_facts;     /* facts: the same */
-    hf_fleet **ret_fleet;           /* survey: the same; its `name` is the pattern */
+    hf_permit_id *ret_ids;            /* permits: as many */
+    const struct hfi_backoff *spin;   /* acquire: copied; NULL: the kind's default */
+    hf_lock_info **ret_info;          /* inspect: written before it completes, on success */
+    hf_server_info **ret_server_info; /* server_info: the same */
+    hf_fleet **ret_fleet;             /* survey: the same; its `name` is the pattern */
     /* instead: the findings of this engine, not joined yet */
     struct hfi_findings **ret_findings;
     struct hfi_exec *exec;

@@ -230,7 +230,7 @@ static void fill_call(struct hf_op *op, const struct hfi_op_args *args, char *be
     op->work->on_result = args->on_result;
     op->work->permits.ret_ids = args->ret_ids;
     op->work->ret_info = args->ret_info;
-    op->work->ret_facts = args->ret_facts;
+    op->work->ret_server_info = args->ret_server_info;
     op->work->ret_fleet = args->ret_fleet;
     op->work->ret_findings = args->ret_findings;
 }

@@ -1,10 +1,10 @@
 /*
- * The read-only verbs: ask (a lock, the server), and the observations inspect, facts and survey. No
- * hold, no turn. Run on the operation's executor.
+ * The read-only verbs: ask (a lock, the server), and the observations inspect, server info and
+ * survey. No hold, no turn. Run on the operation's executor.
  */
 #include "core/op/op.h"
-#include "engine/facts.h"
 #include "engine/observe.h"
+#include "engine/server_info.h"
 #include "fleet/survey.h"
 
 /* The server does not know a stamped hold's count, and knows the hold only by its stamp. */
@@ -67,17 +67,18 @@ static void inspect_after(struct hf_op *op) {
 const struct hfi_verb hfi_verb_inspect = {
     .name = "inspect", .go = inspect_go, .after = inspect_after};
 
-static void facts_go(struct hf_op *op) {
+static void server_info_go(struct hf_op *op) {
     hfi_op_call(op, reader_of(op, HFI_OBSERVE_SERVER));
 }
 
-static void facts_after(struct hf_op *op) {
+static void server_info_after(struct hf_op *op) {
     if (op->call->err == HF_OK)
-        WRITE(op, op->work->ret_facts, op->call->facts, hfi_facts_free);
+        WRITE(op, op->work->ret_server_info, op->call->server_info, hfi_server_info_free);
     hfi_op_complete(op, op->call->err, &op->call->error);
 }
 
-const struct hfi_verb hfi_verb_facts = {.name = "facts", .go = facts_go, .after = facts_after};
+const struct hfi_verb hfi_verb_server_info = {
+    .name = "server info", .go = server_info_go, .after = server_info_after};
 
 static void survey_go(struct hf_op *op) {
     if (reader_of(op, HFI_OBSERVE_FLEET) != NULL) {

@@ -168,12 +168,12 @@ static void post_begin_locked(struct hfi_cohort *cohort, struct hf_op *op,
 }
 
 /* On the keeper, while the operation is in progress. */
-static void note_trouble(struct hfi_call_status *call_status, const hf_error *trouble) {
+static void note_stall(struct hfi_call_status *call_status, const hf_error *reason) {
     struct hf_op *op = HFI_CONTAINER(call_status, struct hf_op, call_status);
     struct hfi_cohort *cohort = op->user;
     pthread_mutex_lock(&cohort->mtx);
     if (cohort->op == op)
-        cohort->trouble = *trouble;
+        cohort->stall_error = *reason;
     pthread_mutex_unlock(&cohort->mtx);
 }
 
@@ -193,8 +193,8 @@ static void acquire_locked(struct hfi_cohort *cohort, struct hfi_wakes *wakes) {
         op = new_op(cohort, cohort->tenure, &args);
     if (op != NULL) {
         op->call->yields_to_all = true;
-        op->call_status.on_trouble = note_trouble;
-        hfi_error_clear(&cohort->trouble);
+        op->call_status.on_stall = note_stall;
+        hfi_error_clear(&cohort->stall_error);
         /* its grant may have to be given back although no call waits any more */
         atomic_fetch_add(&core_of(cohort)->returns, 1);
         post_begin_locked(cohort, op, HFI_COHORT_ACQUIRING);
@@ -293,7 +293,7 @@ static void on_granted(void *user, const hf_result *result) {
     bool alarm = false;
     pthread_mutex_lock(&cohort->mtx);
     struct hf_op *op = take_op_locked(cohort);
-    op->call_status.on_trouble = NULL; /* the operation may outlive the cohort while it settles */
+    op->call_status.on_stall = NULL; /* the operation may outlive the cohort while it settles */
     if (result->code != HF_OK) {
         not_granted_locked(cohort, op, result, &wakes);
     } else if (is_closing(cohort) || hfi_list_empty(&cohort->queue)) {

@@ -71,7 +71,7 @@ struct hfi_cohort {
     struct hfi_cohort_limits limits;
     enum hfi_cohort_state state;
     struct hf_op *op;          /* its acquire or release at the server; referenced */
-    hf_error trouble;          /* the error of its acquire so far, if the server does not respond */
+    hf_error stall_error;      /* the error of its acquire so far, if the server does not respond */
     struct hfi_tenure *tenure; /* referenced */
     struct hfi_call *releaser; /* waits for the release's reply; NULL: none */
     struct hfi_link queue;     /* waiting calls, in order */

@@ -49,12 +49,12 @@ static int blame_locked(const struct hfi_cohort *cohort, bool one_attempt) {
 /* The error known so far; else the text for an operation queued behind another command. */
 static void explain_locked(const struct hfi_cohort *cohort, struct hfi_cohort_call *state,
                            int err) {
-    bool known = cohort->state == HFI_COHORT_ACQUIRING && cohort->trouble.text[0] != '\0';
+    bool known = cohort->state == HFI_COHORT_ACQUIRING && cohort->stall_error.text[0] != '\0';
     hfi_error_clear(&state->error);
     if (err == HF_ETIMEDOUT || err == HF_EBUSY)
         return;
     if (known)
-        state->error = cohort->trouble;
+        state->error = cohort->stall_error;
     else
         hfi_fail(&state->error, err, "the server has not %s an earlier command yet",
                  err == HF_EUNAVAILABLE ? "taken" : "answered");

@@ -84,12 +84,12 @@ void hfi_error_text_of_servers(struct hfi_request *request, int err) {
 }
 
 void hfi_report_servers(struct hfi_request *request, int err) {
-    hf_error trouble;
-    if (request->ballot == NULL || request->call_status->on_trouble == NULL)
+    hf_error reason;
+    if (request->ballot == NULL || request->call_status->on_stall == NULL)
         return;
-    hfi_error_clear(&trouble);
-    write_error_text(request->ballot, err, &trouble);
-    request->call_status->on_trouble(request->call_status, &trouble);
+    hfi_error_clear(&reason);
+    write_error_text(request->ballot, err, &reason);
+    request->call_status->on_stall(request->call_status, &reason);
 }
 
 void hfi_log_votes(const struct hfi_ballot *ballot) {

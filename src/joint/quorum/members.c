@@ -18,8 +18,8 @@ static void run_notice(void *arg, struct hfi_notice *notice) {
 }
 
 /* A server has lost a hold: the core above must check all holds of that name. */
-static bool on_member_trouble(void *arg, const struct hfi_kind *kind, const char *name,
-                              size_t name_len, hf_event_kind event) {
+static bool on_member_loss(void *arg, const struct hfi_kind *kind, const char *name,
+                           size_t name_len, hf_event_kind event) {
     struct hfi_quorum *quorum = ((struct hfi_member *)arg)->quorum;
     (void)kind;
     const struct hfi_scope scope = {.name = name, .name_len = name_len};
@@ -99,7 +99,7 @@ static void fill_core(struct hfi_member *member, struct hfi_engine *engine) {
     core->report_after_ms = quorum->config.report_after_ms;
     memcpy(core->id, quorum->id, sizeof core->id);
     core->hooks = (struct hfi_core_hooks){.dispatch = run_notice,
-                                          .trouble = on_member_trouble,
+                                          .loss_event = on_member_loss,
                                           .run_callbacks = run_callbacks,
                                           .found = found,
                                           .retain = retain,

@@ -76,8 +76,8 @@ struct hfi_target {
     _Atomic int64_t last_answer_ms; /* when this node last sent a valid message; 0: never */
     /* Called when connecting has failed (`err` says why), or a connection was lost (HF_OK). On
      * the keeper's thread. It must not free a connection. May be NULL. */
-    void (*trouble)(void *arg, int err, const hf_error *error);
-    void *trouble_arg;
+    void (*on_failure)(void *arg, int err, const hf_error *error);
+    void *on_failure_arg;
 };
 
 /* Called for every pushed message, on the driver's thread. */

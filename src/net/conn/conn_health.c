@@ -130,8 +130,8 @@ void hfi_conn_maintain(struct hfi_conn *conn) {
         conn->ping_sent_ms = 0;
         if (conn->on_state != NULL)
             conn->on_state(conn->arg, false);
-        if (conn->target->trouble != NULL && !conn->retired && !renewing)
-            conn->target->trouble(conn->target->trouble_arg, HF_OK, NULL);
+        if (conn->target->on_failure != NULL && !conn->retired && !renewing)
+            conn->target->on_failure(conn->target->on_failure_arg, HF_OK, NULL);
     }
     if (state == CONN_RESOLVING)
         hfi_conn_poll_lookup(conn);

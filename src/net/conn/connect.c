@@ -83,8 +83,8 @@ void hfi_conn_connect_failed(struct hfi_conn *conn, int err, const hf_error *err
     hfi_conn_notify_wants_locked(conn, err, error);
     pthread_mutex_unlock(&conn->mtx);
     const struct hfi_target *target = conn->target;
-    if (target->trouble != NULL && err != HF_ECLOSED && !conn->retired)
-        target->trouble(target->trouble_arg, err, error);
+    if (target->on_failure != NULL && err != HF_ECLOSED && !conn->retired)
+        target->on_failure(target->on_failure_arg, err, error);
 }
 
 static const struct hfi_host *host_of(const struct hfi_conn *conn) {

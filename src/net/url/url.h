@@ -30,7 +30,7 @@
  *               ack_timeout_ms
  *   numbers     histogram_names, clock_drift_ppm
  *   acks        off, report, all or a number
- *   on or off   ack_disk, look, track
+ *   on or off   ack_disk, busy_poll, track
  *   Sentinel    sentinel_user (or sentinel_username), sentinel_password, sentinel_tls and
  *               sentinel_confirm (on or off), sentinel_tls_server_name
  *   cluster     pubsub (auto, sharded or classic)
@@ -38,7 +38,7 @@
  *               address_map=ANNOUNCED:PORT=REAL:PORT, any number of times
  *   TLS         tls_ca_file, tls_ca_dir, tls_cert_file, tls_key_file, tls_server_name,
  *               tls_min_version (1.2 or 1.3), tls_verify (full or none)
- *   ZooKeeper   acl (open or creator); but not db, ping_interval_ms, fair_wait_ms, look and track
+ *   ZooKeeper   acl (open or creator); but not db, ping_interval_ms, fair_wait_ms, busy_poll and track
  *
  * TLS options without TLS are refused: their author expects TLS. An unknown option is refused by
  * name. Anything given twice is refused, since a url that contradicts itself is a mistake: also
@@ -96,7 +96,12 @@ struct hfi_url {
     int64_t histogram_names;
     int64_t clock_drift_ppm;
     int acks; /* as in hf_options; 0: not given */
-    enum hfi_url_switch { HFI_SWITCH_DEFAULT, HFI_SWITCH_ON, HFI_SWITCH_OFF } ack_disk, look, track;
+    enum hfi_url_switch {
+        HFI_SWITCH_DEFAULT,
+        HFI_SWITCH_ON,
+        HFI_SWITCH_OFF
+    } ack_disk,
+        busy_poll, track;
     char *name_prefix; /* NULL: not given */
     char *tls_ca_file, *tls_ca_dir, *tls_cert_file, *tls_key_file, *tls_server_name; /* NULL */
     int tls_min_version; /* HF_TLS_1_2, HF_TLS_1_3; 0: not given */

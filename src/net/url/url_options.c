@@ -174,7 +174,7 @@ static int set_option(struct url_parser *p, struct slice option, bool may_quote)
     if (slice_is(name, "ack_disk"))
         return hfi_url_set_switch(p, value, "ack_disk", &p->url.ack_disk);
     if (slice_is(name, "busy_poll"))
-        return hfi_url_set_switch(p, value, "busy_poll", &p->url.look);
+        return hfi_url_set_switch(p, value, "busy_poll", &p->url.busy_poll);
     if (slice_is(name, "track"))
         return hfi_url_set_switch(p, value, "track", &p->url.track);
     if (slice_is(name, "name_prefix"))

@@ -42,8 +42,9 @@ struct hfi_redis {
 
     struct hfi_route *route;
     int db;
-    atomic_bool stopped;     /* the connections are gone or about to go */
-    atomic_uint names_heard; /* how many name listeners there are: an inspection may be for one */
+    atomic_bool stopped; /* the connections are gone or about to go */
+    atomic_uint
+        names_subscribed; /* how many name listeners there are: an inspection may be for one */
 
     struct hfi_poll_batch *poll_batch;
     struct hfi_late_copies *late_copies;

@@ -125,7 +125,7 @@ static void name_node(struct hfi_exchange *x) {
 /* Finished, with x->error filled in unless err is HF_OK. The reply is kept. */
 static enum hfi_progress finish(struct hfi_exchange *x, int err) {
     assert(x->phase != HFI_PHASE_ASKED);
-    if (err == HF_OK && x->trouble != HF_OK)
+    if (err == HF_OK && x->try_err != HF_OK)
         hfi_error_clear(x->error);
     if (err != HF_OK) {
         x->error->code = err;
@@ -157,7 +157,7 @@ static void note_failure(struct hfi_exchange *x) {
         return;
     *x->error = x->want->error;
     hfi_exchange_advise(x);
-    x->trouble = x->want->err == HF_EUNAVAILABLE ? HF_EUNAVAILABLE : HF_EUNREACH;
+    x->try_err = x->want->err == HF_EUNAVAILABLE ? HF_EUNAVAILABLE : HF_EUNREACH;
 }
 
 /* The deadline has passed, in whatever phase, or there was no useful reply for too long. */
@@ -176,17 +176,17 @@ static enum hfi_progress give_up(struct hfi_exchange *x) {
 
     bool silent = hfi_now_ms() < x->limit_ms; /* else the deadline */
     x->gave_up = silent;
-    x->overdue = !silent && (x->was_answered || (in_flight && x->trouble == HF_OK));
+    x->overdue = !silent && (x->was_answered || (in_flight && x->try_err == HF_OK));
     if (x->unanswered && x->once)
         return fail(x, HF_EINDOUBT, "the server did not answer in time");
     if (x->unanswered && !silent && x->limit_err != HF_ETIMEDOUT)
         return fail(x, x->limit_err, "the server did not answer in time");
-    if (x->trouble == HF_EUNAVAILABLE)
+    if (x->try_err == HF_EUNAVAILABLE)
         return finish(x, HF_EUNAVAILABLE);
     /* Report a timed-out wait only if a reply has shown that another owner holds the lock. */
     if (x->was_answered && x->limit_err == HF_ETIMEDOUT && !silent)
         return fail(x, HF_ETIMEDOUT, "the server did not answer in time");
-    if (x->trouble != HF_OK && !in_flight)
+    if (x->try_err != HF_OK && !in_flight)
         return finish(x, HF_EUNREACH);
     return fail(x, HF_EUNREACH, why);
 }
@@ -196,7 +196,7 @@ static enum hfi_progress give_up(struct hfi_exchange *x) {
 static enum hfi_progress pause_until(struct hfi_exchange *x, int64_t at_ms) {
     x->phase = HFI_PHASE_PAUSED;
     hfi_exchange_log_stall(x);
-    hfi_exchange_report_trouble(x);
+    hfi_exchange_report_stall(x);
     hfi_exchange_sleep(x, hfi_min_ms(hfi_min_ms(at_ms, x->limit_ms), hfi_exchange_silent_at_ms(x)));
     return HFI_PENDING;
 }
@@ -209,7 +209,7 @@ static enum hfi_progress back_off(struct hfi_exchange *x) {
 static enum hfi_progress not_connected(struct hfi_exchange *x, int err) {
     if (err != HF_EUNREACH && err != HF_ESYS && err != HF_EUNAVAILABLE)
         return finish(x, err);
-    x->trouble = err;
+    x->try_err = err;
     x->hopeless = x->want->hopeless;
     if (x->retry == HFI_RETRY_NONE || x->hopeless)
         return finish(x, err);
@@ -344,7 +344,7 @@ enum hfi_progress hfi_exchange_begin(struct hfi_exchange *x) {
     if (x->reply_event == 0)
         x->reply_event = HFI_EVENT_REPLY_A;
     x->err = HF_OK;
-    x->trouble = HF_OK;
+    x->try_err = HF_OK;
     x->unanswered = x->resent = x->send_body = x->gave_up = x->hopeless = false;
     x->overdue = false;
     x->tries = x->turns = 0;
@@ -375,13 +375,13 @@ static enum hfi_progress lost(struct hfi_exchange *x, int err, const hf_error *r
         return fail(x, HF_EINDOUBT, "the connection was lost before the server answered");
     if (err != HF_EUNREACH || x->retry == HFI_RETRY_NONE)
         return finish(x, err);
-    if (x->trouble == HF_EUNAVAILABLE)
+    if (x->try_err == HF_EUNAVAILABLE)
         *x->error = *refusal;
     if (x->repeatable)
         x->resent = true;
     if (only_asks(x) || x->repeatable) {
-        if (x->trouble != HF_EUNAVAILABLE)
-            x->trouble = HF_EUNREACH;
+        if (x->try_err != HF_EUNAVAILABLE)
+            x->try_err = HF_EUNREACH;
         return x->tries++ == 0 ? try_now(x) : back_off(x);
     }
     x->resent = true;
@@ -397,7 +397,7 @@ static enum hfi_progress refused(struct hfi_exchange *x, const struct hfi_reply 
     drop_request(x);
     if (help == HFI_RETRY_AT_ONCE)
         return try_now(x);
-    x->trouble = err;
+    x->try_err = err;
     return back_off(x);
 }
 
@@ -436,7 +436,7 @@ static enum hfi_progress on_reply(struct hfi_exchange *x) {
     x->phase = HFI_PHASE_PAUSED; /* nothing is in flight any more */
     x->sync_caller.asked = NULL;
     hf_error refusal;
-    if (x->trouble == HF_EUNAVAILABLE)
+    if (x->try_err == HF_EUNAVAILABLE)
         refusal = *x->error;
     *x->error = x->req->error;
     if (err == HF_OK && is_stopped(x))
@@ -453,7 +453,7 @@ static enum hfi_progress on_reply(struct hfi_exchange *x) {
         return answered(x, hfi_exchange_reply(x));
     drop_request(x);
     if (verdict == HFI_ACKS_AGAIN) {
-        x->trouble = HF_EUNREACH;
+        x->try_err = HF_EUNREACH;
         return x->tries++ == 0 ? try_now(x) : back_off(x);
     }
     return lost(x, err, &refusal);

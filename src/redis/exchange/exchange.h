@@ -110,7 +110,7 @@ struct hfi_exchange {
     /* Private. */
     enum hfi_phase phase;
     bool send_body;
-    int trouble; /* error of the last try, if it must be reported */
+    int try_err; /* error of the last try, if it must be reported */
     unsigned tries;
     unsigned reply_event;
     int64_t start_ms, slice_ms, wake_ms;
@@ -182,7 +182,7 @@ void hfi_exchange_is_well(struct hfi_exchange *x);
  * comes again. */
 void hfi_exchange_log_stall(struct hfi_exchange *x);
 /* Reports through struct hfi_call_status the error with which the exchange would end now. */
-void hfi_exchange_report_trouble(const struct hfi_exchange *x);
+void hfi_exchange_report_stall(const struct hfi_exchange *x);
 /* The error text if the caller's deadline passes before the connection's timeout. */
 const char *hfi_exchange_why_silent(const struct hfi_exchange *x);
 

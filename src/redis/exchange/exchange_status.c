@@ -46,7 +46,7 @@ static bool waits_for_replicas(const struct hfi_exchange *x) {
 }
 
 static const char *state_of(const struct hfi_exchange *x) {
-    if (x->trouble == HF_EUNAVAILABLE)
+    if (x->try_err == HF_EUNAVAILABLE)
         return "refuses commands";
     return waits_for_replicas(x) ? "answers, but too few of its replicas confirm"
                                  : "does not answer";
@@ -60,11 +60,11 @@ void hfi_exchange_log_stall(struct hfi_exchange *x) {
     if (atomic_exchange(&hfi_node_learnt(x->node)->stalled_reported, true))
         return;
     int name_len = (int)(x->name_len < NAME_SHOWN ? x->name_len : NAME_SHOWN);
-    bool why = x->trouble != HF_OK && x->error->text[0] != '\0';
+    bool why = x->try_err != HF_OK && x->error->text[0] != '\0';
     /* The error may be of the server that was in use before this one. */
     const char *node = why && x->error->node[0] != '\0' ? x->error->node : hfi_node_name(x->node);
     hfi_log(x->redis->log, HF_LOG_WARN,
-            HFI_ABOUT(.code = x->trouble != HF_OK ? x->trouble : HF_EUNREACH, .server = node,
+            HFI_ABOUT(.code = x->try_err != HF_OK ? x->try_err : HF_EUNREACH, .server = node,
                       .name = x->name, .name_len = x->name_len),
             "waiting for '%.*s' is held up: %s %s%s%s", name_len, x->name, node, state_of(x),
             why ? ": " : "", why ? x->error->text : "");
@@ -78,17 +78,17 @@ const char *hfi_exchange_why_silent(const struct hfi_exchange *x) {
     return hint != NULL ? hint : "the server did not answer in time";
 }
 
-void hfi_exchange_report_trouble(const struct hfi_exchange *x) {
-    if (x->call_status == NULL || x->call_status->on_trouble == NULL)
+void hfi_exchange_report_stall(const struct hfi_exchange *x) {
+    if (x->call_status == NULL || x->call_status->on_stall == NULL)
         return;
-    bool why = x->trouble != HF_OK && x->error->text[0] != '\0';
-    hf_error trouble;
-    hfi_error_clear(&trouble);
+    bool why = x->try_err != HF_OK && x->error->text[0] != '\0';
+    hf_error reason;
+    hfi_error_clear(&reason);
     if (why)
-        trouble = *x->error;
+        reason = *x->error;
     else
-        hfi_fail(&trouble, HF_EUNREACH, "%s", hfi_exchange_why_silent(x));
-    if (trouble.node[0] == '\0' && x->node != NULL)
-        snprintf(trouble.node, sizeof trouble.node, "%s", hfi_node_name(x->node));
-    x->call_status->on_trouble(x->call_status, &trouble);
+        hfi_fail(&reason, HF_EUNREACH, "%s", hfi_exchange_why_silent(x));
+    if (reason.node[0] == '\0' && x->node != NULL)
+        snprintf(reason.node, sizeof reason.node, "%s", hfi_node_name(x->node));
+    x->call_status->on_stall(x->call_status, &reason);
 }

@@ -40,7 +40,7 @@ int64_t hfi_exchange_silent_at_ms(const struct hfi_exchange *x) {
 int64_t hfi_exchange_pause_ms(struct hfi_exchange *x) {
     static const struct hfi_backoff backoff = {.first_ms = 20, .max_ms = 500, .factor = 2};
     static const struct hfi_backoff brief = {.first_ms = 20, .max_ms = 20, .factor = 1};
-    bool unreached = x->trouble == HF_EUNREACH && hfi_exchange_may_move(x);
+    bool unreached = x->try_err == HF_EUNREACH && hfi_exchange_may_move(x);
     return hfi_backoff_spread_ms(unreached ? &brief : &backoff, x->tries++, hfi_jitter_bits(x));
 }
 
@@ -71,7 +71,7 @@ bool hfi_exchange_reply_is_late(const struct hfi_exchange *x, int64_t now_ms) {
 
 void hfi_exchange_await(struct hfi_exchange *x, int64_t at_ms) {
     at_ms = hfi_min_ms(at_ms, hfi_now_ms() + HFI_STATUS_EVERY_MS);
-    hfi_exchange_report_trouble(x);
+    hfi_exchange_report_stall(x);
     hfi_exchange_sleep(x, hfi_min_ms(hfi_min_ms(x->limit_ms, at_ms), hfi_exchange_silent_at_ms(x)));
 }
 

@@ -116,15 +116,15 @@ bool hfi_is_announcing(struct hfi_engine *engine) {
     return atomic_load(&announcements->due) != atomic_load(&announcements->done);
 }
 
-void hfi_hear_announcements(struct hfi_engine *engine) {
+void hfi_subscribe_announcements(struct hfi_engine *engine) {
     struct hfi_redis *redis = hfi_redis_of(engine);
-    if (!atomic_exchange(&redis->announcements->heard, true))
+    if (!atomic_exchange(&redis->announcements->wanted, true))
         wake_all(redis);
 }
 
 void hfi_announcements_retry(struct hfi_redis *redis) {
-    if (redis->announcements->untold) {
-        redis->announcements->untold = false;
+    if (redis->announcements->undelivered) {
+        redis->announcements->undelivered = false;
         hfi_announce(&redis->base);
     }
 }

@@ -31,10 +31,10 @@ struct hfi_announcements {
     atomic_uint due;
     atomic_uint done; /* of these: sent, or given up; written by the keeper */
     bool sending;     /* the keeper's, like the next */
-    bool untold;      /* one was given up: it is made good when a server is reached again */
+    bool undelivered; /* one was given up: it is made good when a server is reached again */
 
     /* Those of others. */
-    atomic_bool heard; /* subscribe: a survey has wanted totals */
+    atomic_bool wanted; /* subscribe: a survey has wanted totals */
     pthread_mutex_t mtx;
     struct hfi_link texts; /* guarded by it, as the next; the newest at the end */
     size_t texts_len;
@@ -57,6 +57,6 @@ void hfi_announcements_retry(struct hfi_redis *redis);
 void hfi_announce(struct hfi_engine *engine);
 bool hfi_is_announcing(struct hfi_engine *engine);
 /* From now on subscribes to the losses of others. Any thread. */
-void hfi_hear_announcements(struct hfi_engine *engine);
+void hfi_subscribe_announcements(struct hfi_engine *engine);
 
 #endif

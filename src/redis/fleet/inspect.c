@@ -453,8 +453,8 @@ static const char *type_of(const char *reply) {
 /* A client that listens to names has what it inspects tracked (name_listener.c). */
 static void choose_tracking(struct hfi_exchange *x) {
     struct hfi_tracker *tracker = hfi_node_learnt(x->node)->tracker;
-    bool heard = atomic_load_explicit(&x->redis->names_heard, memory_order_relaxed) > 0;
-    int64_t target = heard && !x->asking ? hfi_tracker_target(tracker) : 0;
+    bool has_listener = atomic_load_explicit(&x->redis->names_subscribed, memory_order_relaxed) > 0;
+    int64_t target = has_listener && !x->asking ? hfi_tracker_target(tracker) : 0;
     hfi_state_around(x)->u.inspect.track_target = target;
     x->fronts = target != 0 ? HFI_TRACK_FRONTS : 0;
 }

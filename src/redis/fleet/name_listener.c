@@ -175,8 +175,8 @@ static void on_message(struct hfi_waiter *waiter, const char *message, size_t le
 
 /* ---- State of the subscriptions ---- */
 
-/* Whether it listens if it hears only this. One that hears breaks alone does not hear its name; one
- * for all names is there for breaks. */
+/* Whether a name listener with this subscription alone listens. Breaks alone do not cover a name; a
+ * listener for all names is there for breaks. */
 static bool counts(const struct name_listener *name_listener, size_t which) {
     return is_for_all_names(name_listener) ? which == OF_BREAKS : which < OF_BREAKS;
 }
@@ -341,7 +341,7 @@ static void begin(struct name_listener *name_listener) {
     hfi_task_ref(&name_listener->task);
     hfi_list_push_back(&name_listener->redis->name_listeners, &name_listener->link);
     if (!is_for_all_names(name_listener))
-        atomic_fetch_add(&name_listener->redis->names_heard, 1);
+        atomic_fetch_add(&name_listener->redis->names_subscribed, 1);
     hfi_redis_watch_route(name_listener->redis);
 }
 
@@ -355,7 +355,7 @@ static void end(struct name_listener *name_listener) {
     hfi_alarm_clear(name_listener->task.exec, &name_listener->alarm);
     hfi_list_remove(&name_listener->link);
     if (!is_for_all_names(name_listener))
-        atomic_fetch_sub(&redis->names_heard, 1);
+        atomic_fetch_sub(&redis->names_subscribed, 1);
     if (!atomic_load(&redis->stopped))
         hfi_redis_watch_route(redis);
     hfi_task_unref(&name_listener->task);

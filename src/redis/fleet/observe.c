@@ -16,7 +16,7 @@ static bool identity(struct hfi_engine *engine, struct hfi_server *ret) {
 
 const struct hfi_observe_ops hfi_redis_observe = {
     .read = {[HFI_OBSERVE_LOCK] = hfi_inspect,
-             [HFI_OBSERVE_SERVER] = hfi_facts,
+             [HFI_OBSERVE_SERVER] = hfi_server_info,
              [HFI_OBSERVE_FLEET] = hfi_survey},
     .subscribe = hfi_subscribe,
     .listen = hfi_break_channel_subscribe,

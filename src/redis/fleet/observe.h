@@ -8,7 +8,7 @@ extern const struct hfi_observe_ops hfi_redis_observe;
 
 /* The observations: one file each. */
 void hfi_inspect(struct hfi_call *call);
-void hfi_facts(struct hfi_call *call);
+void hfi_server_info(struct hfi_call *call);
 void hfi_survey(struct hfi_call *call);
 
 #endif

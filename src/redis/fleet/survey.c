@@ -208,6 +208,6 @@ void hfi_survey(struct hfi_call *call) {
         return;
     }
     if (wants_losses(call))
-        hfi_hear_announcements(call->engine);
+        hfi_subscribe_announcements(call->engine);
     list_connections(call);
 }

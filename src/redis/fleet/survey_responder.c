@@ -49,7 +49,7 @@ struct hfi_survey_responder {
     struct hfi_waiter here; /* subscribed to the client's own channel */
     bool answering, stopped, warned, shown;
     struct hfi_waiter others; /* subscribed to the losses that others announce */
-    bool hears;
+    bool subscribes;
     bool announces; /* what it sends is no answer, but an announcement of the losses up to: */
     unsigned announced;
 
@@ -138,12 +138,12 @@ static const struct hfi_listener others_listener = {
                "counted; allow the channels",
 };
 
-static void hear_others(struct hfi_survey_responder *answers) {
+static void subscribe_others(struct hfi_survey_responder *answers) {
     char channel[HFI_ANNOUNCE_CHANNEL_SIZE];
     bool subscribed = false;
-    if (answers->hears || !atomic_load(&answers->redis->announcements->heard))
+    if (answers->subscribes || !atomic_load(&answers->redis->announcements->wanted))
         return;
-    answers->hears =
+    answers->subscribes =
         hfi_pubsub_join(hfi_node_learnt(answers->node)->pubsub, &answers->others, &answers->task,
                         channel, hfi_announcements_channel(answers->redis, channel),
                         &subscribed) == HF_OK; /* without memory, the next event tries again */
@@ -183,12 +183,12 @@ static void clear_text(struct hfi_survey_responder *answers) {
 }
 
 /* What was given up is announced again when a server is reached (hfi_announcements_retry()). */
-static void end_announcement(struct hfi_survey_responder *answers, bool told) {
+static void end_announcement(struct hfi_survey_responder *answers, bool delivered) {
     struct hfi_announcements *announcements = answers->redis->announcements;
     const struct hfi_engine_events *engine_events = answers->redis->engine_events;
     answers->announces = false;
     announcements->sending = false;
-    announcements->untold = announcements->untold || !told;
+    announcements->undelivered = announcements->undelivered || !delivered;
     atomic_store(&announcements->done, answers->announced);
     if (engine_events != NULL && !hfi_is_announcing(&answers->redis->base))
         engine_events->announced(engine_events->arg);
@@ -203,12 +203,12 @@ static void answered(struct hfi_survey_responder *answers) {
                 "cannot answer a survey: this user may not publish on " HFI_TELL_CHANNEL
                 "*, so surveys show this client as silent; allow the channel");
     }
-    bool told = answers->exchange.err == HF_OK || answers->exchange.err == HF_EPERM;
+    bool delivered = answers->exchange.err == HF_OK || answers->exchange.err == HF_EPERM;
     hfi_exchange_end(&answers->exchange);
     clear_text(answers);
     answers->answering = false;
     if (answers->announces)
-        end_announcement(answers, told);
+        end_announcement(answers, delivered);
 }
 
 static void send_answer(struct hfi_survey_responder *answers) {
@@ -314,7 +314,7 @@ static void run(struct hfi_task *task, unsigned events) {
     if (answers->answering && hfi_exchange_step(&answers->exchange, events) == HFI_FINISHED)
         answered(answers);
     bool refuse;
-    hear_others(answers);
+    subscribe_others(answers);
     while (!answers->answering && begin_announcement(answers))
         send_answer(answers);
     while (!answers->answering && take_question(answers, &refuse)) {
@@ -372,9 +372,9 @@ void hfi_survey_responder_stop(struct hfi_survey_responder *answers) {
     if (answers == NULL || answers->stopped)
         return;
     hfi_survey_responder_subscribe(answers, false);
-    if (answers->hears)
+    if (answers->subscribes)
         hfi_pubsub_leave(&answers->others);
-    answers->hears = false;
+    answers->subscribes = false;
     answers->stopped = true;
     hfi_alarm_clear(answers->task.exec, &answers->alarm);
     if (answers->answering)

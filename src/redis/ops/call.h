@@ -112,7 +112,7 @@ struct hfi_call_state {
         struct {
             hf_server_info *list;
             size_t step;
-        } facts;
+        } server_info;
         struct hfi_redis_survey *survey;
         const struct hfi_redis_object_op *object_op;
         bool resent;   /* release: as of before the query for what is there instead */

@@ -37,8 +37,8 @@ struct hfi_node {
     struct hfi_commands commands;
     struct hfi_conn *control, *listener;
     atomic_bool stopped, retired;
-    void (*trouble)(void *arg, const struct hfi_node *node, int err, const hf_error *error);
-    void *trouble_arg;
+    void (*on_failure)(void *arg, const struct hfi_node *node, int err, const hf_error *error);
+    void *on_failure_arg;
     pthread_mutex_t mtx; /* guards the making of the next two, and `retired` */
     struct hfi_conn *_Atomic dispatch;
     struct hfi_conn *_Atomic acks;
@@ -171,9 +171,9 @@ static void on_control_state(void *arg, bool up) {
     node->hooks->control_state(node->arg, node, up);
 }
 
-static void on_trouble(void *arg, int err, const hf_error *error) {
+static void on_target_failure(void *arg, int err, const hf_error *error) {
     struct hfi_node *node = arg;
-    node->trouble(node->trouble_arg, node, err, error);
+    node->on_failure(node->on_failure_arg, node, err, error);
 }
 
 /* ---- Life cycle ---- */
@@ -198,11 +198,11 @@ int hfi_node_new(const struct hfi_node_config *config, struct hfi_node **ret, hf
     node->arg = config->arg;
     node->ack_batches = config->acks;
     pthread_mutex_init(&node->mtx, NULL);
-    if (config->trouble != NULL) {
-        node->trouble = config->trouble;
-        node->trouble_arg = config->trouble_arg;
-        node->target.trouble = on_trouble;
-        node->target.trouble_arg = node;
+    if (config->on_failure != NULL) {
+        node->on_failure = config->on_failure;
+        node->on_failure_arg = config->on_failure_arg;
+        node->target.on_failure = on_target_failure;
+        node->target.on_failure_arg = node;
     }
 
     int err = describe_us(node, config, error);

@@ -95,8 +95,8 @@ struct hfi_node_config {
     const struct hfi_ack_batch_ops *acks; /* writes and reads WAIT */
     /* For the route: connecting has failed, and why, or a connection was lost (HF_OK). On the
      * keeper's thread. May be NULL. */
-    void (*trouble)(void *arg, const struct hfi_node *node, int err, const hf_error *error);
-    void *trouble_arg;
+    void (*on_failure)(void *arg, const struct hfi_node *node, int err, const hf_error *error);
+    void *on_failure_arg;
 };
 
 /* A TLS context from the url, as a template for others. *ret is NULL without TLS. */

@@ -24,13 +24,13 @@ static bool on_busy(struct hfi_call *call, const struct hfi_acquire_answer *answ
     return false;
 }
 
-static enum hfi_notified_when begin(struct hfi_call *call, int64_t *ret_patience_ms) {
+static enum hfi_notified_when begin(struct hfi_call *call, int64_t *ret_subscribe_timeout_ms) {
     const struct hfi_call_state *state = hfi_state_of(call);
     bool possible = hfi_tracker_is_possible(hfi_node_learnt(state->exchange.node)->tracker) &&
                     !hfi_exchange_is_acked(&state->exchange);
     if (state->u.acquire.string.foreign && !possible)
         return HFI_NOTIFIED_NEVER;
-    return hfi_listen_begin(call, ret_patience_ms);
+    return hfi_listen_begin(call, ret_subscribe_timeout_ms);
 }
 
 static int64_t sleep_ms(struct hfi_call *call) {

@@ -8,7 +8,7 @@
 
 const struct hfi_observe_ops hfi_zk_observe = {
     .read = {[HFI_OBSERVE_LOCK] = hfi_zk_inspect,
-             [HFI_OBSERVE_SERVER] = hfi_zk_facts,
+             [HFI_OBSERVE_SERVER] = hfi_zk_server_info,
              [HFI_OBSERVE_FLEET] = hfi_zk_survey},
     .subscribe = hfi_zk_subscribe,
 };

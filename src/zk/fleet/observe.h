@@ -8,7 +8,7 @@ extern const struct hfi_observe_ops hfi_zk_observe;
 
 /* The observations: one file each. */
 void hfi_zk_inspect(struct hfi_call *call);
-void hfi_zk_facts(struct hfi_call *call);
+void hfi_zk_server_info(struct hfi_call *call);
 void hfi_zk_survey(struct hfi_call *call);
 
 #endif

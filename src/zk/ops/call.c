@@ -191,21 +191,21 @@ static void give_up(struct hfi_zk_call *c) {
 }
 
 /* Reports the error that the call would fail with now (struct hfi_call_status). */
-static void report_trouble(const struct hfi_zk_call *c) {
+static void report_stall(const struct hfi_zk_call *c) {
     struct hfi_call_status *call_status = c->call->call_status;
-    hf_error trouble;
-    if (call_status->on_trouble == NULL)
+    hf_error reason;
+    if (call_status->on_stall == NULL)
         return;
-    trouble = c->call->error;
-    if (trouble.text[0] == '\0') {
-        hfi_error_clear(&trouble);
-        hfi_fail(&trouble, HF_EUNREACH, "ZooKeeper did not answer in time");
+    reason = c->call->error;
+    if (reason.text[0] == '\0') {
+        hfi_error_clear(&reason);
+        hfi_fail(&reason, HF_EUNREACH, "ZooKeeper did not answer in time");
     }
-    call_status->on_trouble(call_status, &trouble);
+    call_status->on_stall(call_status, &reason);
 }
 
 static void await_answer(struct hfi_zk_call *c, int64_t at_ms) {
-    report_trouble(c);
+    report_stall(c);
     at_ms = hfi_min_ms(at_ms, hfi_now_ms() + STATUS_EVERY_MS);
     wake_at(c, hfi_min_ms(hfi_min_ms(at_ms, c->limit_ms), unreachable_at_ms(c)));
 }
@@ -359,11 +359,11 @@ static void on_ready(struct hfi_zk_call *c) {
         return;
     }
     c->call->error = c->want.error;
-    bool may_pass = c->want.err == HF_EUNREACH || c->want.err == HF_ESYS;
+    bool is_transient = c->want.err == HF_EUNREACH || c->want.err == HF_ESYS;
     bool worth_it = c->waits || c->settling || c->unanswered || c->leaves ||
                     hfi_zk_session_begins_anew(c->zk->session);
     c->call->hopeless = c->want.hopeless;
-    if (may_pass && worth_it && !c->want.hopeless)
+    if (is_transient && worth_it && !c->want.hopeless)
         back_off(c);
     else
         hfi_zk_call_finish(c, c->want.err);

@@ -187,7 +187,8 @@ static void cluster_refused(struct hfi_route *base, struct hfi_node *node) {
     hfi_task_post(&route_of(base)->task, HFI_CLUSTER_SEARCH);
 }
 
-static void on_trouble(void *arg, const struct hfi_node *node, int err, const hf_error *error) {
+static void on_node_failure(void *arg, const struct hfi_node *node, int err,
+                            const hf_error *error) {
     struct hfi_cluster *route = arg;
     struct hfi_member *member = hfi_cluster_member_of(route, node);
     (void)err;
@@ -277,8 +278,8 @@ static const struct hfi_route_ops cluster_ops = {
 
 static int fill(struct hfi_cluster *route, const struct hfi_node_config *config, hf_error *error) {
     struct hfi_node_config node = *config;
-    node.trouble = on_trouble;
-    node.trouble_arg = route;
+    node.on_failure = on_node_failure;
+    node.on_failure_arg = route;
     int err = hfi_nodes_init(&route->nodes, &node, config->url->hosts[0].host, error);
     if (err != HF_OK)
         return err;

@@ -21,7 +21,7 @@
  * server every third of the idle time: no other connection, none since the last check, and no key
  * but fencing counters. After the fourth such check in a row it renames the socket, so that new
  * clients wait, and checks again. Then it sends in one write: EVALSHA of the same check, which
- * opens a gate by pushing to a list if the server is still idle; BLPOP on the gate; SHUTDOWN. A
+ * pushes to the list at SHUTDOWN_KEY if the server is still idle; BLPOP on that list; SHUTDOWN. A
  * server runs what it has read from one connection without running other clients' commands in
  * between, so check and shutdown are one step for all others. If the check fails, the BLPOP blocks,
  * and the SHUTDOWN behind it is dropped with the connection. So no server shuts down with a lock in
@@ -48,16 +48,16 @@
 #define USUAL_PLACES "/usr/bin:/usr/sbin:/usr/local/bin:/usr/local/sbin"
 #define LOCK_FD 9 /* the lock's descriptor in the shell and in the server */
 #define CHECKS_PER_IDLE 3
-#define GATE "holdfast:leave" /* the key of the gate in front of SHUTDOWN */
+#define SHUTDOWN_KEY "holdfast:leave" /* the key whose BLPOP lets SHUTDOWN run */
 
 /* Returns -1 if this is not the server with process id ARGV[1], 0 if it is not idle, else the
  * number of connections received so far. With ARGV[2] > 0, any other number counts as not idle,
- * too. A third argument is the gate, which it then opens. */
+ * too. A third argument is the shutdown key, to which it then pushes. */
 static const char check_lua[] =
     "local function info(section, field)\n"
     "  return tonumber(string.match(redis.call('info', section), field .. ':(%d+)'))\n"
     "end\n"
-    "local expected, gate = tonumber(ARGV[2]), ARGV[3]\n"
+    "local expected, shutdown_key = tonumber(ARGV[2]), ARGV[3]\n"
     "if info('server', 'process_id') ~= tonumber(ARGV[1]) then return -1 end\n"
     "local connections = info('stats', 'total_connections_received')\n"
     "if info('clients', 'connected_clients') > 1 then return 0 end\n"
@@ -70,18 +70,18 @@ static const char check_lua[] =
     "    cursor = page[1]\n"
     "    for _, key in ipairs(page[2]) do\n"
     "      local counter = string.sub(key, 1, 20) == 'redisson_lock_token:'\n"
-    "      if not counter and key ~= '" GATE "' then return 0 end\n"
+    "      if not counter and key ~= '" SHUTDOWN_KEY "' then return 0 end\n"
     "    end\n"
     "  until cursor == '0'\n"
     "end\n"
     "redis.call('select', 0)\n"
-    "if gate then redis.call('rpush', gate, 1) end\n"
+    "if shutdown_key then redis.call('rpush', shutdown_key, 1) end\n"
     "return connections\n";
 
 /* Arguments: the server's program, the client's ("" if there is none), seconds between checks,
  * check_lua. The working directory is ours. $$ is the shell's pid, and so the server's. */
 static const char shell_script[] =
-    "cli=$2 pause=$3 check=$4 gate=" GATE "\n"
+    "cli=$2 pause=$3 check=$4 shutdown_key=" SHUTDOWN_KEY "\n"
     "\n"
     "# probe SOCKET CONNECTIONS: prints the result of the check, nothing without an answer.\n"
     "probe() {\n"
@@ -94,8 +94,8 @@ static const char shell_script[] =
     "    '' | -1 | 0 | *[!0-9]*) ;;\n"
     "    *)\n"
     "        sha=$(\"$cli\" -s " LOCAL_SOCKET_IDLE " --raw script load \"$check\")\n"
-    "        printf '%s\\r\\n' \"DEL $gate\" \"EVALSHA $sha 0 $$ $((seen + 3)) $gate\" \\\n"
-    "            \"BLPOP $gate 0\" 'SHUTDOWN NOSAVE' |\n"
+    "        printf '%s\\r\\n' \"DEL $shutdown_key\" \"EVALSHA $sha 0 $$ $((seen + 3)) $shutdown_key\" \\\n"
+    "            \"BLPOP $shutdown_key 0\" 'SHUTDOWN NOSAVE' |\n"
     "            \"$cli\" -s " LOCAL_SOCKET_IDLE " --pipe --pipe-timeout 1 >/dev/null 2>&1\n"
     "        ;;\n"
     "    esac\n"

@@ -100,7 +100,7 @@ static void sentinel_confirm(struct hfi_route *base, const struct hfi_node *node
     hfi_sentinel_changed(&error);
     pthread_mutex_lock(&route->mtx);
     bool is_left = node != atomic_load(&route->primary);
-    hfi_wants_add(&route->unconfirmed, want, task, event, false);
+    hfi_wants_add(&route->awaiting_confirm, want, task, event, false);
     if (is_left)
         hfi_want_notify(want, error.code, &error);
     pthread_mutex_unlock(&route->mtx);
@@ -155,7 +155,7 @@ void hfi_sentinel_sweep_soon(struct hfi_sentinel *route) {
 void hfi_sentinel_publish(struct hfi_sentinel *route, struct hfi_node *node, int64_t epoch) {
     pthread_mutex_lock(&route->mtx);
     struct hfi_node *from = atomic_exchange(&route->primary, NULL);
-    hfi_list_splice(&route->confirming, &route->unconfirmed); /* both are about `from` */
+    hfi_list_splice(&route->confirming, &route->awaiting_confirm); /* both are about `from` */
     pthread_mutex_unlock(&route->mtx);
     if (from != NULL)
         hfi_nodes_retire(&route->nodes, from);
@@ -175,7 +175,8 @@ void hfi_sentinel_publish(struct hfi_sentinel *route, struct hfi_node *node, int
 
 /* ---- Reasons to search ---- */
 
-static void on_trouble(void *arg, const struct hfi_node *node, int err, const hf_error *error) {
+static void on_primary_failure(void *arg, const struct hfi_node *node, int err,
+                               const hf_error *error) {
     struct hfi_sentinel *route = arg;
     (void)err;
     (void)error;
@@ -225,7 +226,7 @@ static void sentinel_stop(struct hfi_route *base) {
     hfi_alarm_clear(route->exec, &route->sweep);
     pthread_mutex_lock(&route->mtx);
     hfi_wants_notify_all(&route->wants, HF_ECLOSED, NULL);
-    hfi_wants_notify_all(&route->unconfirmed, HF_ECLOSED, NULL);
+    hfi_wants_notify_all(&route->awaiting_confirm, HF_ECLOSED, NULL);
     hfi_wants_notify_all(&route->confirming, HF_ECLOSED, NULL);
     pthread_mutex_unlock(&route->mtx);
 }
@@ -277,8 +278,8 @@ static int prepare_tls(struct hfi_sentinel *route, hf_error *error) {
 static int fill(struct hfi_sentinel *route, const struct hfi_node_config *config, hf_error *error) {
     struct hfi_node_config node = *config;
     node.primary = true;
-    node.trouble = on_trouble;
-    node.trouble_arg = route;
+    node.on_failure = on_primary_failure;
+    node.on_failure_arg = route;
     int err = hfi_nodes_init(&route->nodes, &node, config->url->hosts[0].host, error);
     if (err != HF_OK)
         return err;
@@ -305,7 +306,7 @@ int hfi_sentinel_new(const struct hfi_node_config *config, hfi_changed_fn change
     route->epoch = -1;
     route->sweep.fire = sweep_fired;
     hfi_list_init(&route->wants);
-    hfi_list_init(&route->unconfirmed);
+    hfi_list_init(&route->awaiting_confirm);
     hfi_list_init(&route->confirming);
     hfi_list_init(&route->peers);
     pthread_mutex_init(&route->mtx, NULL);

@@ -81,7 +81,7 @@ struct hfi_sentinel {
     struct hfi_node *_Atomic primary; /* with a reference; NULL: none is known */
     struct hfi_link wants;
     /* wants that ask the next search to confirm the primary */
-    struct hfi_link unconfirmed;
+    struct hfi_link awaiting_confirm;
     struct hfi_link confirming; /* wants of the search in progress; only the keeper adds to it */
     int64_t epoch;              /* of the primary in use; -1: unknown */
 

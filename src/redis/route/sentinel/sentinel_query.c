@@ -263,7 +263,7 @@ static void on_pubsub_state(void *arg, bool up) {
     hfi_sentinel_pubsub_state(arg, up);
 }
 
-static void on_trouble(void *arg, int err, const hf_error *error) {
+static void on_peer_failure(void *arg, int err, const hf_error *error) {
     struct hfi_peer *peer = arg;
     (void)error;
     if (err != HF_OK && peer->route->pubsub_conn == peer)
@@ -332,8 +332,8 @@ static void describe(struct hfi_peer *peer) {
     peer->target.login = &peer->login;
     peer->target.cmd_timeout_ms = config->cmd_timeout_ms;
     peer->target.ping_interval_ms = config->ping_interval_ms;
-    peer->target.trouble = on_trouble;
-    peer->target.trouble_arg = peer;
+    peer->target.on_failure = on_peer_failure;
+    peer->target.on_failure_arg = peer;
 }
 
 static bool is_known(const struct hfi_sentinel *route, const char *name) {

@@ -121,7 +121,7 @@ static bool is_wanted_confirmed(struct hfi_sentinel *route) {
     return has_wants(route, &route->confirming);
 }
 
-static void report_unconfirmed(struct hfi_sentinel *route) {
+static void report_not_confirmed(struct hfi_sentinel *route) {
     hf_error error;
     if (!is_wanted_confirmed(route))
         return;
@@ -183,7 +183,7 @@ static void end_in_vain(struct hfi_sentinel *route) {
     hf_error error;
     explain(route, &error);
     hfi_sentinel_report_failure(route, error.code, &error);
-    report_unconfirmed(route);
+    report_not_confirmed(route);
     if (have_begun_anew(route)) {
         hfi_log(route->log, HF_LOG_WARN, NULL,
                 "the sentinels' epochs started over: they are trusted again");
@@ -365,7 +365,7 @@ static void begin(struct hfi_sentinel *route) {
     route->ask_next_ms = now_ms;
     hfi_error_clear(&route->candidate_why);
     pthread_mutex_lock(&route->mtx);
-    hfi_list_splice(&route->confirming, &route->unconfirmed);
+    hfi_list_splice(&route->confirming, &route->awaiting_confirm);
     pthread_mutex_unlock(&route->mtx);
 }
 
@@ -374,7 +374,8 @@ void hfi_sentinel_search(struct hfi_sentinel *route) {
         return;
     if (route->searching) {
         route->search_again = true;
-    } else if (hfi_now_ms() < route->next_search_ms && !has_wants(route, &route->unconfirmed)) {
+    } else if (hfi_now_ms() < route->next_search_ms &&
+               !has_wants(route, &route->awaiting_confirm)) {
         route->search_due = true;
         hfi_alarm_set(route->exec, &route->timer, route->next_search_ms);
     } else {

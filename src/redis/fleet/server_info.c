@@ -4,7 +4,7 @@
  * that a client can do without.
  *
  * Called by src/core through the fleet view's door, on the thread of the call's executor. A refused
- * command is a fact, too; only a server that does not answer ends the call. To test the right to
+ * command is a field, too; only a server that does not answer ends the call. To test the right to
  * write, a script writes the given key, if that does not exist, and deletes it in the same step.
  * The result is allocated with malloc, since it is freed without a client.
  */
@@ -12,7 +12,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "engine/facts.h"
+#include "engine/server_info.h"
 #include "redis/kinds/kind.h"
 #include "redis/kinds/plain.h"
 #include "redis/ops/call.h"
@@ -46,7 +46,7 @@ static const char *const scripted[] = {"time", "exists", "hexists", "hmget",   "
 
 /* Lines of "field:value". */
 static bool read_info(struct hfi_call *call, const struct hfi_reply *reply, const char *name,
-                      hf_server_info *facts) {
+                      hf_server_info *info) {
     const char *line = reply->str, *end = reply->str + reply->len;
     (void)call;
     (void)name;
@@ -58,8 +58,8 @@ static bool read_info(struct hfi_call *call, const struct hfi_reply *reply, cons
         if (stop > line && stop[-1] == '\r')
             stop--;
         if (colon != NULL && colon < stop && *line != '#' &&
-            !hfi_facts_add(facts, "info.", (hf_bytes){line, (size_t)(colon - line)},
-                           (hf_bytes){colon + 1, (size_t)(stop - colon - 1)}, NULL))
+            !hfi_server_info_add(info, "info.", (hf_bytes){line, (size_t)(colon - line)},
+                                 (hf_bytes){colon + 1, (size_t)(stop - colon - 1)}, NULL))
             return false;
         line = next;
     }
@@ -68,12 +68,12 @@ static bool read_info(struct hfi_call *call, const struct hfi_reply *reply, cons
 
 /* A name and its value, or nothing: the server does not know the parameter. */
 static bool read_config(struct hfi_call *call, const struct hfi_reply *reply, const char *name,
-                        hf_server_info *facts) {
+                        hf_server_info *info) {
     (void)call;
     bool known = reply->type == HFI_REPLY_ARRAY && reply->elements == 2 &&
                  reply->element[1]->type == HFI_REPLY_STRING;
-    return hfi_facts_add_text(facts, "config.", name, known ? reply->element[1]->str : NULL,
-                              "the server does not know the parameter");
+    return hfi_server_info_add_text(info, "config.", name, known ? reply->element[1]->str : NULL,
+                                    "the server does not know the parameter");
 }
 
 static int64_t wall_us(void) {
@@ -84,7 +84,7 @@ static int64_t wall_us(void) {
 
 /* The server read its clock at some time after the command was sent. */
 static bool read_clock(struct hfi_call *call, const struct hfi_reply *reply, const char *name,
-                       hf_server_info *facts) {
+                       hf_server_info *info) {
     const struct hfi_exchange *x = &hfi_state_of(call)->exchange;
     (void)name;
     if (reply->type != HFI_REPLY_ARRAY || reply->elements != 2 ||
@@ -94,35 +94,35 @@ static bool read_clock(struct hfi_call *call, const struct hfi_reply *reply, con
     int64_t there_us = strtoll(reply->element[0]->str, NULL, 10) * 1000000 +
                        strtoll(reply->element[1]->str, NULL, 10);
     int64_t ahead_ms = (there_us - wall_us()) / 1000 + took_ms / 2;
-    return hfi_facts_add_number(facts, "clock.ahead_ms", ahead_ms) &&
-           hfi_facts_add_number(facts, "clock.uncertain_ms", took_ms / 2 + 1);
+    return hfi_server_info_add_number(info, "clock.ahead_ms", ahead_ms) &&
+           hfi_server_info_add_number(info, "clock.uncertain_ms", took_ms / 2 + 1);
 }
 
 static bool read_may(struct hfi_call *call, const struct hfi_reply *reply, const char *name,
-                     hf_server_info *facts) {
+                     hf_server_info *info) {
     (void)call;
     (void)reply;
-    return hfi_facts_add_text(facts, "may.", name, "yes", NULL);
+    return hfi_server_info_add_text(info, "may.", name, "yes", NULL);
 }
 
 static bool read_acl_probe(struct hfi_call *call, const struct hfi_reply *reply, const char *name,
-                           hf_server_info *facts) {
-    bool fine = read_may(call, reply, name, facts);
+                           hf_server_info *info) {
+    bool fine = read_may(call, reply, name, info);
     size_t len = reply->type == HFI_REPLY_ARRAY ? reply->elements : 0;
     for (size_t i = 0; i < len && i < sizeof scripted / sizeof scripted[0] && fine; i++) {
         const struct hfi_reply *one = reply->element[i];
         bool may = one->type == HFI_REPLY_STRING && one->len == 0;
-        fine = hfi_facts_add_text(facts, "may.script.", scripted[i], may ? "yes" : NULL,
-                                  one->type == HFI_REPLY_STRING ? one->str : "no answer");
+        fine = hfi_server_info_add_text(info, "may.script.", scripted[i], may ? "yes" : NULL,
+                                        one->type == HFI_REPLY_STRING ? one->str : "no answer");
     }
     return fine;
 }
 
 static bool read_has(struct hfi_call *call, const struct hfi_reply *reply, const char *name,
-                     hf_server_info *facts) {
+                     hf_server_info *info) {
     (void)call;
     (void)reply;
-    return hfi_facts_add_text(facts, "has.", name, "yes", NULL);
+    return hfi_server_info_add_text(info, "has.", name, "yes", NULL);
 }
 
 /* ---- The commands ---- */
@@ -132,10 +132,10 @@ static bool read_has(struct hfi_call *call, const struct hfi_reply *reply, const
 #define ACL_PROBE "\2" /* stands for the script, its key and arguments */
 
 static const struct step {
-    const char *group, *name; /* of the fact, if the command is refused */
+    const char *group, *name; /* of the field, if the command is refused */
     const char *args[6];
     bool (*read)(struct hfi_call *call, const struct hfi_reply *reply, const char *name,
-                 hf_server_info *facts);
+                 hf_server_info *info);
     bool misspelt; /* on purpose: a server that has the command complains of the syntax only */
 } steps[] = {
     {"may.", "info", {"INFO"}, read_info, false},
@@ -187,7 +187,7 @@ static void write_acl_probe(struct hfi_exchange *x, struct hfi_command *command)
 static void write_step(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_command *command) {
     const struct hfi_call_state *state = hfi_state_around(x);
     const struct hfi_call *call = state->call;
-    const char *const *args = steps[state->u.facts.step].args;
+    const char *const *args = steps[state->u.server_info.step].args;
     (void)not_after_ms;
     for (; *args != NULL; args++) {
         if (strcmp(*args, KEY) == 0)
@@ -203,18 +203,18 @@ static void write_step(struct hfi_exchange *x, int64_t not_after_ms, struct hfi_
 
 static void drop(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
-    hfi_facts_free(state->u.facts.list);
-    state->u.facts.list = NULL;
+    hfi_server_info_free(state->u.server_info.list);
+    state->u.server_info.list = NULL;
 }
 
 static bool add_server(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     const struct hfi_exchange *x = &state->exchange;
-    hf_server_info *facts = state->u.facts.list;
-    facts->node = strdup(x->node != NULL ? hfi_node_name(x->node) : "");
+    hf_server_info *info = state->u.server_info.list;
+    info->node = strdup(x->node != NULL ? hfi_node_name(x->node) : "");
     int64_t until_s = x->conn != NULL ? hfi_conn_tls_until_s(x->conn) : 0;
-    return facts->node != NULL &&
-           (until_s == 0 || hfi_facts_add_number(facts, "tls.until_s", until_s));
+    return info->node != NULL &&
+           (until_s == 0 || hfi_server_info_add_number(info, "tls.until_s", until_s));
 }
 
 /* The server has answered, but with a refusal. */
@@ -232,20 +232,20 @@ static void next_step(struct hfi_call *call);
 static void answered(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
     const struct hfi_exchange *x = &state->exchange;
-    const struct step *step = &steps[state->u.facts.step];
-    hf_server_info *facts = state->u.facts.list;
+    const struct step *step = &steps[state->u.server_info.step];
+    hf_server_info *info = state->u.server_info.list;
     bool fine;
     if (x->err != HF_OK && !is_refusal(x->err)) {
         hfi_call_finish(call, x->err);
         return;
     }
     if (x->err != HF_OK && !is_proof(step, &call->error))
-        fine = hfi_facts_add_text(facts, step->group, step->name, NULL, call->error.text);
+        fine = hfi_server_info_add_text(info, step->group, step->name, NULL, call->error.text);
     else
-        fine = step->read(call, hfi_answer_of(call), step->name, facts);
+        fine = step->read(call, hfi_answer_of(call), step->name, info);
     hfi_error_clear(&call->error);
-    state->u.facts.step++;
-    if (fine && state->u.facts.step == STEPS)
+    state->u.server_info.step++;
+    if (fine && state->u.server_info.step == STEPS)
         fine = add_server(call);
     if (!fine)
         hfi_call_fail(call, HF_ENOMEM, "out of memory");
@@ -255,21 +255,21 @@ static void answered(struct hfi_call *call) {
 
 static void next_step(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_state_of(call);
-    if (state->u.facts.step < STEPS) {
+    if (state->u.server_info.step < STEPS) {
         hfi_call_send(call, NULL, write_step, answered);
         return;
     }
-    call->facts = state->u.facts.list;
-    state->u.facts.list = NULL;
+    call->server_info = state->u.server_info.list;
+    state->u.server_info.list = NULL;
     hfi_call_finish(call, HF_OK);
 }
 
-void hfi_facts(struct hfi_call *call) {
+void hfi_server_info(struct hfi_call *call) {
     struct hfi_call_state *state = hfi_call_begin(call);
-    state->u.facts.list = calloc(1, sizeof *state->u.facts.list);
-    state->u.facts.step = 0;
+    state->u.server_info.list = calloc(1, sizeof *state->u.server_info.list);
+    state->u.server_info.step = 0;
     state->cleanup = drop;
-    if (state->u.facts.list == NULL)
+    if (state->u.server_info.list == NULL)
         hfi_call_fail(call, HF_ENOMEM, "out of memory");
     else
         next_step(call);
