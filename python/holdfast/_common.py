@@ -192,7 +192,7 @@ def seconds_left(remaining_ms: int) -> float:
 
 @dataclasses.dataclass(frozen=True)
 class LossEvent:
-    """Trouble with a hold.
+    """A hold is at risk, or lost.
 
     kind       "warning": it is not being renewed, stop within `remaining` seconds;
                "lost": it ended without a release; "orphaned": its thread has ended
@@ -210,13 +210,13 @@ class LossEvent:
 class NotificationKind(enum.Enum):
     """As hf_notification_kind."""
 
-    LISTENING = 1
-    DEAF = 2
+    SUBSCRIBED = 1
+    INTERRUPTED = 2
     MISSED = 3
     RELEASED = 4
     READ_RELEASED = 5
     WRITE_RELEASED = 6
-    PERMITS = 7
+    AVAILABLE = 7
     OPENED = 8
     CLOSED = 9
     CHANGED = 10
@@ -301,7 +301,7 @@ class BaseClient:
                 if what == _EVENT:
                     permit = text_of(name) if name else None
                     event = LossEvent(_EVENT_KINDS[kind], receiver, number / 1000, text, permit)
-                    receiver._trouble(owner, event)
+                    receiver._loss_event(owner, event)
                 else:
                     what_is_new = NotificationKind(kind)
                     receiver._notification(Notification(what_is_new, name, number, age / 1000, code, server, servers))

@@ -25,7 +25,7 @@ def wait_until(condition, what="it"):
     end = time.monotonic() + HANG_S
     while not (value := condition()):
         assert time.monotonic() < end, f"{what} did not happen"
-        time.sleep(0.005)
+        time.sleep(0.005)  # The condition is polled: it may be of a server or a file.
     return value
 
 

@@ -165,8 +165,8 @@ def test_what_others_see(url):
         async with holdfast.asyncio.Client(url) as client, holdfast.asyncio.Client(url) as other:
             listener = client.listen("x")
             breaks = client.listen_breaks()
-            assert (await listener.get()).kind is holdfast.NotificationKind.LISTENING
-            assert (await breaks.get()).kind is holdfast.NotificationKind.LISTENING
+            assert (await listener.get()).kind is holdfast.NotificationKind.SUBSCRIBED
+            assert (await breaks.get()).kind is holdfast.NotificationKind.SUBSCRIBED
             async with other.lock("x") as lock:
                 found = await client.survey("x")
                 assert found["locks"][0]["name"] == "x"

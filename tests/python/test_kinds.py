@@ -394,7 +394,7 @@ def test_every_option_arrives(server):
             assert "a_test" in " ".join(names)
 
 
-def test_server_reports_changes_unless_told_not_to(server):
+def test_server_reports_changes_unless_tracking_is_off(server):
     with holdfast.Client(server.url, tracking=False) as without, holdfast.Client(server.url, tracking=True) as client:
         with without.lock("x"), client.lock("y"):
             wait_until(lambda: client.stats()["tracked"] == 1, "the request for reports")
@@ -454,7 +454,7 @@ def test_close_ends_the_waits_of_busy_threads(server):
 
 def test_listening(client, other):
     with client.listen("x") as listener:
-        assert listener.get(HANG_S).kind is holdfast.NotificationKind.LISTENING
+        assert listener.get(HANG_S).kind is holdfast.NotificationKind.SUBSCRIBED
         with other.lock("x"):
             pass
         notification = listener.get(HANG_S)

@@ -151,7 +151,7 @@ def test_renewals_do_not_need_the_gil(server):
         r.client_kill_filter(skipme=True)  # Which is worth a line of the log.
         while r.exists("going"):
             r.publish("redisson_lock__channel:{x}", 0)
-            time.sleep(0.1)
+            time.sleep(0.1)  # The rate of messages while the GIL is kept.
     """
     server.redis.set("going", 1)
     publisher = subprocess.Popen(
@@ -159,7 +159,7 @@ def test_renewals_do_not_need_the_gil(server):
     )
     events = []
     with holdfast.Client(server.url, watchdog=WATCHDOG) as client, client.listen("x") as listener:
-        assert listener.get(HANG_S).kind is holdfast.NotificationKind.LISTENING
+        assert listener.get(HANG_S).kind is holdfast.NotificationKind.SUBSCRIBED
         with client.lock("y", on_lost=events.append) as lock:
             publisher.stdin.write("go")
             publisher.stdin.flush()

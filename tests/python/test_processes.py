@@ -547,7 +547,7 @@ def test_gevent_signal_anywhere_lets_the_hub_end(server, tmp_path):
 
 @needs["gevent"]
 def test_gevent_signal_in_the_hub(server, tmp_path):
-    """One that raises while completions are told: no waiter is forgotten."""
+    """One that raises while completions are reported: no waiter is forgotten."""
     out = run(tmp_path, """
         from gevent import monkey
         monkey.patch_all()
@@ -598,14 +598,14 @@ ENDS = {
     "a daemon thread that waits": """
 lock.acquire()
 threading.Thread(target=client.lock("x").acquire, daemon=True).start()
-while client.stats()["waits"] == 0: time.sleep(0.001)
+while client.stats()["waits"] == 0: time.sleep(0.001)  # A count has no event.
 """,
     "daemon threads that lock": """
 def work():
     while True:
         with client.lock("y"): pass
 for _ in range(3): threading.Thread(target=work, daemon=True).start()
-while client.stats()["acquired"] < 20: time.sleep(0.001)
+while client.stats()["acquired"] < 20: time.sleep(0.001)  # A count has no event.
 """,
     "a cycle": "lock.acquire(); client.itself = lock; lock.itself = client; del lock, client",
     "sys.exit inside with": "with lock: sys.exit(0)",
@@ -701,7 +701,7 @@ def test_interpreters(server, tmp_path, gil, where):
             lost = client.lock("lost", on_lost=events.append)
             lost.acquire()
             assert client.lock("lost").break_lock()
-            while not [e for e in events if e.kind == "lost"]: time.sleep(0.001)
+            while not [e for e in events if e.kind == "lost"]: time.sleep(0.001)  # The callback only appends.
         if sys.version_info < (3, 13):
             client.close()  # Or its thread keeps the interpreter from being ended.
     """

@@ -209,7 +209,7 @@ def interrupt_a_wait(server, kind, patch):
             listener = client.listen("y")
             def call():
                 while True:
-                    listener.get()  # That it listens may be told first.
+                    listener.get()  # That it listens may be reported first.
         elif kind == "lost":
             mine = client.lock("z")
             mine.acquire()
