@@ -139,7 +139,7 @@ static void assert_does_not_poll(struct fleet *f) {
     size_t attempts = 0;
     for (int i = 0; i < MAJORITY; i++)
         monitors[i] = monitor_start(f->server[i]);
-    sleep_ms(1000);
+    sleep_ms(1000); /* the attempts of this time are counted: there is no event to wait for */
     for (int i = 0; i < MAJORITY; i++) {
         attempts += monitor_count(monitors[i], "\"SET\"");
         monitor_stop(monitors[i]);

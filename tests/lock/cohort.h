@@ -61,7 +61,7 @@ static inline bool cohort_is_pending(hf_op *op) {
 
 /* A turn of one millisecond is over when this returns: by the clock alone, so there is nothing to wait for. */
 static inline void cohort_outlast_turn(void) {
-    sleep_ms(5);
+    sleep_ms(5); /* a turn ends by the clock alone */
 }
 
 #endif

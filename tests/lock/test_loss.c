@@ -23,7 +23,7 @@ WORLD_CASE_WITH(losses_without_a_listener, world_options(), options.watchdog_ms 
     }
     assert_int_equal(world_stats(w->client).losses, LOST);
     int err = HF_ELOST, asked = 0;
-    for (; err == HF_ELOST; asked++) { /* a client that asks is told, once */
+    for (; err == HF_ELOST; asked++) { /* a client that asks gets it, once */
         sleep_ms(500); /* records are dropped by age, and to look at one drops it, too */
         assert_true(asked < LOST - REMEMBERED);
         err = hf_lock_release_as(w->lock, owners[asked]);
@@ -367,8 +367,8 @@ CASE(a_renewal_overtaken_by_the_release) {
         uint64_t commands = world_stats(w.client).commands;
         assert_int_equal(pthread_create(&caller.thread, NULL, release_it, &caller), 0);
         wait_commands(w.client, commands + 1);
-        sleep_ms(
-            100); /* longer than the renewal is delayed; the server that would show it is stopped */
+        /* longer than the renewal is delayed; the server that would show it is stopped */
+        sleep_ms(100);
         server_unfreeze(w.server);
         assert_int_equal(world_join(&caller), HF_OK);
         proxy_heal(w.proxy);

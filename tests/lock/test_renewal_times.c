@@ -9,8 +9,8 @@
 
 #include <time.h>
 
-/* It is about when renewals are sent: the server stops and goes on at these times, whatever happens meanwhile. */
 static void sleep_until(int64_t at_ms) {
+    /* The times of renewals are tested: the server stops and goes on at fixed times, not at events. */
     sleep_ms(at_ms - now_ms());
 }
 

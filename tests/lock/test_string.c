@@ -565,6 +565,7 @@ static void start_and_cancel(struct world *w, hf_owner owner) {
     hf_acquire_options options = world_wait_as(owner, HANG_MS, HF_WATCHDOG);
     own_op *op;
     assert_int_equal(hf_lock_acquire_start(w->lock, &options, NULL, NULL, &op), HF_OK);
+    /* The reply is delayed, so nothing shows that the command was sent. */
     sleep_ms(BEFORE_ITS_RELEASE_MS / 10);
     hf_op_cancel(op);
     assert_int_equal(hf_op_wait(op, HANG_MS, NULL), HF_ECANCELED);

@@ -643,8 +643,8 @@ static void hold_until_listening(struct world *w, bool may_listen) {
     if (may_listen)
         assert_true(WAIT_FOR(server_questions_are_received(w->server), HANG_MS));
     else
-        sleep_ms(
-            1500); /* longer than it takes to listen where that is allowed; a refusal shows nothing */
+        /* longer than it takes to listen where that is allowed; a refusal shows nothing */
+        sleep_ms(1500);
     assert_int_equal(hf_lock_release(w->lock), HF_OK);
 }
 
@@ -763,8 +763,8 @@ ROW_CASES(S91_a_foreign_release_wakes_a_waiter, end, ends) {
     own_monitor *monitor = monitor_start(w.server);
     wait_for_foreign(&w, &caller, end->with);
     assert_asleep(&w, monitor);
-    sleep_ms(
-        1000); /* so long its attempts are counted: to wait for them would not show that there are no more */
+    /* The attempts of this time are counted: waiting for some would not show that there are no more. */
+    sleep_ms(1000);
     assert_in_range(monitor_count(monitor, ATTEMPT), 3, 4);
     cmd_ok(w.server, end->end);
     assert_int_equal(world_join(&caller), HF_OK);

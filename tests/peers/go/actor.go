@@ -171,7 +171,7 @@ func work(h handle, rounds int, port string) (string, error) {
 		if err != nil && err != goredislib.Nil {
 			return "", err
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(2 * time.Millisecond) // its work, in which it must be alone
 		if err := book.Set(background, "book", page+1, 0).Err(); err != nil {
 			return "", err
 		}

@@ -295,7 +295,7 @@ def work(handle, rounds, port):
         while not handle.take():
             pass
         page = int(book.get("book") or 0)
-        time.sleep(0.002)
+        time.sleep(0.002)  # Its work, in which it must be alone.
         book.set("book", page + 1)
         handle.release()
     return "ok"

@@ -63,7 +63,7 @@ class Peer:
         while not self.attempt():
             if time.monotonic() >= ends:
                 return False
-            time.sleep(self.wait_s)
+            time.sleep(self.wait_s)  # Such libraries poll: they subscribe to nothing.
         return True
 
     def release(self):
@@ -179,7 +179,7 @@ def work(handle, rounds, port):
         while not handle.take():
             pass
         page = int(book("GET", "book") or 0)
-        time.sleep(0.002)
+        time.sleep(0.002)  # Its work, in which it must be alone.
         book("SET", "book", page + 1)
         handle.release()
     return "ok"

@@ -29,7 +29,7 @@ public final class Main {
             for (int i = 0; i < rounds; i++) {
                 while (!peer.take()) {}
                 String page = book.get("book");
-                Thread.sleep(2);
+                Thread.sleep(2); /* its work, in which it must be alone */
                 book.set("book", Long.toString(page == null ? 1 : Long.parseLong(page) + 1));
                 peer.release();
             }
