@@ -28,7 +28,7 @@ extern int err;
 extern pthread_mutex_t data_mutex;
 struct record;
 void write_record(const struct record *record);
-void on_trouble(hf_lock *lock, const hf_event *event, void *user);
+void on_hold_event(hf_lock *lock, const hf_event *event, void *user);
 void on_acquired(hf_op *op, const hf_result *result, void *user);
 void on_notification(hf_listener *listener, const hf_notification *notification, void *user);
 END
