@@ -20,7 +20,7 @@ struct round {
     hf_op *ops[OPS];
     int started;
     atomic_int ended, closed, gone;
-    pthread_t thread; /* on which it was told to be gone */
+    pthread_t thread; /* on which its end was reported */
     int ended_before; /* how many operations had */
 };
 

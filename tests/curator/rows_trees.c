@@ -1,6 +1,6 @@
 /*
  * The same steps by Java and by C leave the same tree: names, numbers, whose the nodes are, and numbers in their data
- * (Tree.java says how it is told).
+ * (Tree.java says how).
  */
 #include "suite.h"
 

@@ -7,13 +7,13 @@ bin=$(dirname "$HOLDFAST")
 server_start
 url=unix://$socket
 
-# holding: somebody else has the lock, until `let_go`.
+# holding: somebody else has the lock, until `release_lock`.
 holding() {
     start "$HOLDFAST" -s "$socket" run example -- stay
     holder=$pid
     wait_until locked example
 }
-let_go() {
+release_lock() {
     kill -TERM "$holder"
     wait_until free example
 }
@@ -44,7 +44,7 @@ test_first_lock() {
     holding
     expect 1 "$bin/example_first_lock" "$url"
     says "another process holds"
-    let_go
+    release_lock
     expect 1 "$bin/example_first_lock" "unix://$dir/nothing?connect_timeout_ms=100"
 }
 
@@ -56,7 +56,7 @@ test_raii() {
     holding
     expect 1 "$bin/example_raii" "$url"
     says "another process holds"
-    let_go
+    release_lock
     expect 1 "$bin/example_raii" "unix://$dir/nothing?connect_timeout_ms=100"
     says "HF_EUNREACH at $dir/nothing: the server cannot be reached"
 
@@ -92,7 +92,7 @@ goes_on_while_waiting() {
     run_example "$1" "$url"
     wait_until awaited example
     wait_until printed tick
-    let_go
+    release_lock
     finish "$example"
     same "$status" 0 "exit status"
     printed 'acquired after [1-9]' || fail "$(cat "$dir/$name.out")"

@@ -234,7 +234,7 @@ test_ctrl_c_ends_it_all() {
     shows_not 'passed'
 }
 
-test_packages_are_told_by_what_apt_says() {
+test_packages_are_recognised_by_what_apt_says() {
     cat >"$dir/apt" <<'END'
 dlstatus:1:12.5000:Retrieving file 3 of 24
 pmstatus:redis-server:41.1765:Unpacking redis-server (amd64)

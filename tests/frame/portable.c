@@ -14,7 +14,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
-#define NAP_MS 400
+#define SLEEP_MS 400
 
 static int failures;
 
@@ -42,10 +42,10 @@ static void sleep_until_the_timer(void) {
     hfi_exec_init(&exec);
     int64_t start_ms = hfi_now_ms();
     long before = pauses();
-    hfi_alarm_set(&exec, &alarm, start_ms + NAP_MS);
+    hfi_alarm_set(&exec, &alarm, start_ms + SLEEP_MS);
     hfi_exec_sleep(&exec);
-    expect(hfi_now_ms() - start_ms >= NAP_MS, "it sleeps until its timer");
-    expect(pauses() - before < NAP_MS / 4, "it sleeps, and does not spin");
+    expect(hfi_now_ms() - start_ms >= SLEEP_MS, "it sleeps until its timer");
+    expect(pauses() - before < SLEEP_MS / 4, "it sleeps, and does not spin");
     expect(hfi_exec_run(&exec), "the timer is due");
     hfi_exec_destroy(&exec);
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# CMake 3.22, the one of the oldest systems that are worth the trouble, is enough, and every file says so. The presets are of the
+# CMake 3.22, the one of the oldest systems that are supported is enough, and every file says so. The presets are of the
 # version that it reads. Tried with it where it is: HF_TEST_CMAKE names one; else with the cmake of this machine.
 set -eu
 

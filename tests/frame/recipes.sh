@@ -66,7 +66,7 @@ test_cron_runs_it_on_one_machine_and_the_other_is_silent() {
     kill -TERM "$first"
     finish "$first"
     free nightly || fail "still locked"
-    # That the server is not there is told.
+    # It reports that the server is not there.
     expect 69 as_cron HOLDFAST_CONNECT_TIMEOUT=100ms HOLDFAST_URL="unix://$dir/nothing" /bin/sh -c "$job"
     [ -n "$err" ] || fail "no message"
 }
@@ -92,7 +92,7 @@ test_systemd_accepts_the_units() {
     status=$?
     grep -E 'nightly|scheduler' "$dir/all" >"$dir/err"
     same "$status $(wc -l <"$dir/err")" "0 0" "status and lines of systemd-analyze"
-    # It would have told.
+    # It would have reported that.
     sed 's/^KillMode=.*/KillMood=mixed/' "$dir/units/scheduler.service" >"$dir/units/bad.service"
     systemd-analyze verify "$dir/units/bad.service" 2>&1 | grep -q KillMood || fail "sees no mistakes"
 }
@@ -254,7 +254,7 @@ test_ci_steps_under_one_lock() {
     script build.sh <<<'exit 5'
     expect 5 env PATH="$with_tool" ./steps
     wait_until free deploy-production
-    # The lock is lost on the way: told at the end.
+    # The lock is lost on the way: reported at the end.
     script build.sh <<<'touch building; stay_until lost'
     rm -f building lost
     # Not bash itself: `start` waits until it is another program.

@@ -1,5 +1,5 @@
 /*
- * Redisson's players: one Java thread for each kind, told what to do by the driver.
+ * Redisson's players: one Java thread for each kind, controlled by the driver.
  *
  * Used by play.c, in its one thread. The JVM has the Java actor (tests/java). An
  * operation is written down from before its command is sent until after its answer was found, so

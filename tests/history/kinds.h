@@ -39,7 +39,7 @@ struct kind {
     void (*visit)(struct player *player, const char *name);
     /* A command that ends or adds something behind everybody's back; the checker must notice. */
     const char *sabotage;
-    bool watches; /* how long a hold can be trusted is an operation, see stay.c */
+    bool watches; /* how long a hold can be trusted is an operation, see recorded_lock.c */
 };
 
 /* Kinds that are played together. */

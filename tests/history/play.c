@@ -1,5 +1,5 @@
 /*
- * The driver of a run: it starts the servers and the players, makes trouble until the time is over,
+ * The driver of a run: it starts the servers and the players, injects faults until the time is over,
  * and waits for everybody to end.
  *
  * Used by the test programs, in their one thread.
@@ -17,12 +17,12 @@
 /* When connections are lost, that may be anybody's. When servers of a quorum forget, one process is so
  * far away that it may not hear of it; without a guard two, so that this shows sooner. */
 static bool is_far(const struct run *run, size_t i) {
-    unsigned troubles = run->plan->troubles;
+    unsigned faults = run->plan->faults;
     if (run->proxies[0] == NULL)
         return false;
-    if ((troubles & (TROUBLE_LOSE | TROUBLE_ONE_WAY)) != 0 || i == 0)
+    if ((faults & (FAULT_LOSE | FAULT_ONE_WAY)) != 0 || i == 0)
         return true;
-    return i == 1 && (run->plan->unguarded || (troubles & TROUBLE_PART) != 0);
+    return i == 1 && (run->plan->unguarded || (faults & FAULT_PART) != 0);
 }
 
 void run_spawn(struct run *run, size_t i) {
@@ -33,7 +33,7 @@ void run_spawn(struct run *run, size_t i) {
                           .seed = run->seed * 100 + (unsigned)run->generation,
                           .begin_ms = run->begin_ms,
                           .end_ms = run->end_ms,
-                          .breaks = (run->plan->troubles & TROUBLE_BREAK) != 0,
+                          .breaks = (run->plan->faults & FAULT_BREAK) != 0,
                           .unguarded = run->plan->unguarded};
     snprintf(part->process, sizeof part->process, "c%d", run->generation++);
     run->pids[i] = run_child(play_part, part);
@@ -45,15 +45,14 @@ static void add_url(char urls[1024], const char *url) {
 }
 
 static void start_server(struct run *run, size_t i) {
-    unsigned troubles = run->plan->troubles;
+    unsigned faults = run->plan->faults;
     struct server_options options = {.tcp = true,
-                                     .aof = (troubles & (TROUBLE_RESTART | TROUBLE_POWER)) != 0,
+                                     .aof = (faults & (FAULT_RESTART | FAULT_POWER)) != 0,
                                      .config = run->plan->everysec ? power_everysec : NULL};
-    bool forgets =
-        run->plan->kinds->quorum && ((troubles & TROUBLE_WIPE) != 0 || run->plan->everysec);
+    bool forgets = run->plan->kinds->quorum && ((faults & FAULT_WIPE) != 0 || run->plan->everysec);
     run->servers[i] = server_start(&options);
     add_url(run->urls, server_url(run->servers[i]));
-    if (!forgets && (troubles & (TROUBLE_LOSE | TROUBLE_ONE_WAY | TROUBLE_PART)) == 0)
+    if (!forgets && (faults & (FAULT_LOSE | FAULT_ONE_WAY | FAULT_PART)) == 0)
         return;
     run->proxies[i] = proxy_start(server_socket(run->servers[i]));
     add_url(run->far_urls, proxy_url(run->proxies[i]));
@@ -62,7 +61,7 @@ static void start_server(struct run *run, size_t i) {
 static void start(struct run *run) {
     run->dir = run->plan->dir != NULL ? strdup(run->plan->dir) : temp_dir();
     if (run->plan->cluster) {
-        /* Nobody takes over unless told to: what nobody wrote down would be found wrong. */
+        /* No server takes over unless asked to: what nobody wrote down would be found wrong. */
         const struct shards_options options = {.replicas = true, .node_timeout_ms = 15000};
         run->shards = shards_start(&options);
         add_url(run->urls, shards_url(run->shards));
@@ -90,14 +89,14 @@ static void start(struct run *run) {
 static void begin(struct run *run) {
     run->begin_ms = now_ms();
     run->end_ms = run->begin_ms + run->plan->duration_ms;
-    trouble_begin(run);
+    faults_begin(run);
     for (size_t i = 0; i < PLAY_PROCESSES; i++)
         run_spawn(run, i);
 }
 
 static void play(struct run *run) {
     while (now_ms() < run->end_ms) {
-        trouble_step(run);
+        faults_step(run);
         for (size_t i = 0; i < PLAY_JVMS; i++)
             if (run->java[i] != NULL)
                 java_players_step(run->java[i]);
@@ -111,7 +110,7 @@ static void end(struct run *run) {
         if (run->java[i] != NULL)
             java_players_end(run->java[i]);
     peer_players_end(run->peers);
-    trouble_end(run);
+    faults_end(run);
     for (size_t i = 0; i < PLAY_PROCESSES; i++) {
         if (!expect_exit(run->pids[i], 0, END_LIMIT_MS))
             support_die("%s, seed %u: a process did not end well", run->plan->title, run->seed);

@@ -1,5 +1,5 @@
 /* A run: several processes and JVMs play some kinds on one server, or on a quorum of them, while the
- * driver makes trouble; what is left of it is a directory of logs for the checker. */
+ * driver injects faults; what is left of it is a directory of logs for the checker. */
 #ifndef HF_TEST_HISTORY_PLAY_H
 #define HF_TEST_HISTORY_PLAY_H
 
@@ -23,32 +23,32 @@
 #define PLAY_JVMS 2
 #define PLAY_PEERS 3
 
-enum trouble {
-    TROUBLE_BREAK = 1,         /* players break locks */
-    TROUBLE_KILL = 2,          /* processes are killed, and others take their part */
-    TROUBLE_PAUSE = 4,         /* and stopped for longer than any lease */
-    TROUBLE_LOSE = 8,          /* replies and connections are lost */
-    TROUBLE_RESTART = 16,      /* a server is killed, and comes back with its data */
-    TROUBLE_WIPE = 32,         /* and comes back without */
-    TROUBLE_SABOTAGE = 64,     /* somebody writes to the servers behind everybody's back */
-    TROUBLE_KILL_JVM = 128,    /* each JVM is killed */
-    TROUBLE_FAIL_OVER = 256,   /* the primary changes */
-    TROUBLE_MOVE = 512,        /* slots move to another server */
-    TROUBLE_FREEZE = 1024,     /* a server stands still for a while */
-    TROUBLE_ONE_WAY = 2048,    /* what one side sends does not arrive for a while */
-    TROUBLE_PART = 4096,       /* a majority of a quorum is cut off from some processes */
-    TROUBLE_BACK = 8192,       /* clocks of servers are stepped back */
-    TROUBLE_DRIFT = 16384,     /* and run faster or slower, within what is allowed for */
-    TROUBLE_POWER = 32768,     /* a server loses its power, and what was not synced is gone */
-    TROUBLE_HANG_UP = 65536,   /* servers end their clients' connections */
-    TROUBLE_OWN_CLOCK = 131072 /* the time of day of the clients is stepped */
+enum fault {
+    FAULT_BREAK = 1,         /* players break locks */
+    FAULT_KILL = 2,          /* processes are killed, and others take their part */
+    FAULT_PAUSE = 4,         /* and stopped for longer than any lease */
+    FAULT_LOSE = 8,          /* replies and connections are lost */
+    FAULT_RESTART = 16,      /* a server is killed, and comes back with its data */
+    FAULT_WIPE = 32,         /* and comes back without */
+    FAULT_SABOTAGE = 64,     /* somebody writes to the servers behind everybody's back */
+    FAULT_KILL_JVM = 128,    /* each JVM is killed */
+    FAULT_FAIL_OVER = 256,   /* the primary changes */
+    FAULT_MOVE = 512,        /* slots move to another server */
+    FAULT_FREEZE = 1024,     /* a server stands still for a while */
+    FAULT_ONE_WAY = 2048,    /* what one side sends does not arrive for a while */
+    FAULT_PART = 4096,       /* a majority of a quorum is cut off from some processes */
+    FAULT_BACK = 8192,       /* clocks of servers are stepped back */
+    FAULT_DRIFT = 16384,     /* and run faster or slower, within what is allowed for */
+    FAULT_POWER = 32768,     /* a server loses its power, and what was not synced is gone */
+    FAULT_HANG_UP = 65536,   /* servers end their clients' connections */
+    FAULT_OWN_CLOCK = 131072 /* the time of day of the clients is stepped */
 };
 
 struct plan {
     const char *title;
     const char *dir; /* where the logs go; NULL: a directory of their own */
     const struct kinds *kinds;
-    unsigned troubles;
+    unsigned faults;
     bool
         cluster; /* what changes are the servers of a cluster; else a primary that sentinels name */
     bool unreported; /* the checker hears nothing of changes */
@@ -119,10 +119,10 @@ char *play_run(const struct plan *plan, unsigned seed);
 unsigned run_pick(struct run *run, unsigned below);
 void run_spawn(struct run *run, size_t i);
 
-/* What happens to them (trouble.c): called about every millisecond. */
-void trouble_begin(struct run *run);
-void trouble_step(struct run *run);
-void trouble_end(struct run *run); /* nobody is stopped any more, nothing held back */
+/* What happens to them (faults.c): called about every millisecond. */
+void faults_begin(struct run *run);
+void faults_step(struct run *run);
+void faults_end(struct run *run); /* nobody is stopped any more, nothing held back */
 
 /* Redisson's players (java.c). They are the driver's: it sends, and notes when the answers come. */
 struct java_players;

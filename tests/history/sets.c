@@ -4,7 +4,7 @@
  *
  * Called by the threads of process.c; a visit's state is on its stack.
  */
-#include "stay.h"
+#include "recorded_lock.h"
 
 #include "support/new_lock.h"
 
@@ -48,20 +48,20 @@ static hf_lock *open_group(struct player *player, const char *name, unsigned mas
 }
 
 /* The same owner wants others too: refused at once if some of them are the same. */
-static void want_more(struct stay *stay, const char *name, unsigned mask) {
-    struct player *player = stay->player;
+static void want_more(struct recorded_lock *recorded, const char *name, unsigned mask) {
+    struct player *player = recorded->player;
     char text[2 * VALUES];
-    struct stay more;
+    struct recorded_lock more;
     unsigned others = some_values(player);
     if (others == mask)
         return;
     own_lock *lock = open_group(player, name, others, text);
-    stay_begin(&more, player, lock, name, stay->owner);
+    recorded_begin(&more, player, lock, name, recorded->owner);
     more.values = text;
-    more.beside = stay->hold;
-    if (stay_acquire(&more) == HF_OK) {
-        stay_work(&more);
-        stay_leave(&more);
+    more.beside = recorded->hold;
+    if (recorded_acquire(&more) == HF_OK) {
+        recorded_work(&more);
+        recorded_leave(&more);
     }
 }
 
@@ -69,18 +69,18 @@ void visit_group(struct player *player, const char *name) {
     unsigned mask = some_values(player);
     char text[2 * VALUES];
     own_lock *lock = open_group(player, name, mask, text);
-    struct stay stay;
-    stay_begin(&stay, player, lock, name, stay_some_owner(player));
-    stay.values = text;
-    if (!stay_idles(&stay) && stay_acquire(&stay) == HF_OK) {
-        stay_work(&stay);
-        if (stay.holds > 0 && play_chance(player, 20)) {
-            stay_acquire(&stay);
-            stay_work(&stay);
-        } else if (stay.holds > 0 && play_chance(player, 30)) {
-            want_more(&stay, name, mask);
+    struct recorded_lock recorded;
+    recorded_begin(&recorded, player, lock, name, recorded_some_owner(player));
+    recorded.values = text;
+    if (!recorded_idles(&recorded) && recorded_acquire(&recorded) == HF_OK) {
+        recorded_work(&recorded);
+        if (recorded.holds > 0 && play_chance(player, 20)) {
+            recorded_acquire(&recorded);
+            recorded_work(&recorded);
+        } else if (recorded.holds > 0 && play_chance(player, 30)) {
+            want_more(&recorded, name, mask);
         }
-        stay_leave(&stay);
+        recorded_leave(&recorded);
     }
 }
 
@@ -121,17 +121,17 @@ static hf_lock *open_multi(struct player *player, const char *name, unsigned mas
 void visit_multi(struct player *player, const char *name) {
     char text[2 * VALUES];
     own_lock *lock = open_multi(player, name, some_values(player), text);
-    struct stay stay;
-    stay_begin(&stay, player, lock, name, stay_some_owner(player));
-    stay.values = text;
-    stay.patient = true;
-    stay.unbreakable = true;
-    if (!stay_idles(&stay) && stay_acquire(&stay) == HF_OK) {
-        stay_work(&stay);
-        if (stay.holds > 0 && play_chance(player, 20)) {
-            stay_acquire(&stay);
-            stay_work(&stay);
+    struct recorded_lock recorded;
+    recorded_begin(&recorded, player, lock, name, recorded_some_owner(player));
+    recorded.values = text;
+    recorded.patient = true;
+    recorded.unbreakable = true;
+    if (!recorded_idles(&recorded) && recorded_acquire(&recorded) == HF_OK) {
+        recorded_work(&recorded);
+        if (recorded.holds > 0 && play_chance(player, 20)) {
+            recorded_acquire(&recorded);
+            recorded_work(&recorded);
         }
-        stay_leave(&stay);
+        recorded_leave(&recorded);
     }
 }

@@ -67,7 +67,7 @@ static void keep(const char *dir) {
 
 /* Those that are to be killed are the run's own. */
 static void choose_jvms(struct plan *plan) {
-    bool killed = (plan->troubles & TROUBLE_KILL_JVM) != 0;
+    bool killed = (plan->faults & FAULT_KILL_JVM) != 0;
     if (!plan->java || jvm == NULL)
         return;
     for (size_t i = 0; i < (killed ? PLAY_JVMS : 1); i++)

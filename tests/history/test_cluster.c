@@ -14,7 +14,7 @@ static void primaries_change(void **state) {
     (void)state;
     suite_play((struct plan){.kinds = &kinds_of_a_route,
                              .title = "cluster failovers",
-                             .troubles = TROUBLE_FAIL_OVER | TROUBLE_KILL,
+                             .faults = FAULT_FAIL_OVER | FAULT_KILL,
                              .cluster = true,
                              .java = true},
                must_be_right);
@@ -24,21 +24,21 @@ static void slots_move(void **state) {
     (void)state;
     suite_play((struct plan){.kinds = &kinds_of_a_route,
                              .title = "cluster moves",
-                             .troubles = TROUBLE_MOVE | TROUBLE_KILL,
+                             .faults = FAULT_MOVE | FAULT_KILL,
                              .cluster = true,
                              .java = true},
                must_be_right);
 }
 
-/* A primary that lost what it knew, and the checker was not told that it changed. What is found is the
+/* A primary that lost what it knew, and the checker does not know that it changed. What is found is the
  * checker's, as in test_route.c, so this is for long runs. */
 static void a_loss_without_a_change_is_found(void **state) {
     (void)state;
     if (getenv("HF_SOAK") == NULL)
         skip();
     suite_find((struct plan){.kinds = &kinds_of_a_route,
-                             .title = "cluster failovers, untold",
-                             .troubles = TROUBLE_FAIL_OVER,
+                             .title = "cluster failovers, unannounced",
+                             .faults = FAULT_FAIL_OVER,
                              .cluster = true,
                              .unreported = true},
                FIND_ANY_KIND);

@@ -19,7 +19,7 @@ static void processes_are_killed_and_paused_and_locks_broken(void **state) {
     (void)state;
     suite_play((struct plan){.kinds = &kinds_of_cohorts,
                              .title = "cohorts: processes, breaks",
-                             .troubles = TROUBLE_KILL | TROUBLE_PAUSE | TROUBLE_BREAK},
+                             .faults = FAULT_KILL | FAULT_PAUSE | FAULT_BREAK},
                must_be_right);
 }
 
@@ -27,7 +27,7 @@ static void replies_are_lost(void **state) {
     (void)state;
     suite_play((struct plan){.kinds = &kinds_of_cohorts,
                              .title = "cohorts: replies",
-                             .troubles = TROUBLE_LOSE | TROUBLE_KILL,
+                             .faults = FAULT_LOSE | FAULT_KILL,
                              .java = true},
                must_be_right);
 }
@@ -36,23 +36,22 @@ static void server_restarts_with_its_data(void **state) {
     (void)state;
     suite_play((struct plan){.kinds = &kinds_of_cohorts,
                              .title = "cohorts: restarts",
-                             .troubles = TROUBLE_RESTART},
+                             .faults = FAULT_RESTART},
                must_be_right);
 }
 
 static void server_restarts_empty(void **state) {
     (void)state;
-    suite_play((struct plan){.kinds = &kinds_of_cohorts,
-                             .title = "cohorts: wipes",
-                             .troubles = TROUBLE_WIPE},
-               must_be_right);
+    suite_play(
+        (struct plan){.kinds = &kinds_of_cohorts, .title = "cohorts: wipes", .faults = FAULT_WIPE},
+        must_be_right);
 }
 
 static void sabotage_is_found(void **state) {
     (void)state;
     suite_find((struct plan){.kinds = &kinds_of_cohorts,
                              .title = "cohorts: sabotage",
-                             .troubles = TROUBLE_SABOTAGE},
+                             .faults = FAULT_SABOTAGE},
                FIND_EVERY_KIND);
 }
 

@@ -45,7 +45,7 @@ static void calm_and_lies_are_found(void **state) {
 static void locks_are_broken(void **state) {
     (void)state;
     suite_play(
-        (struct plan){.kinds = &kinds_of_one_server, .title = "breaks", .troubles = TROUBLE_BREAK},
+        (struct plan){.kinds = &kinds_of_one_server, .title = "breaks", .faults = FAULT_BREAK},
         must_be_right);
 }
 
@@ -53,7 +53,7 @@ static void processes_are_killed_and_paused(void **state) {
     (void)state;
     suite_play((struct plan){.kinds = &kinds_of_one_server,
                              .title = "processes",
-                             .troubles = TROUBLE_KILL | TROUBLE_PAUSE,
+                             .faults = FAULT_KILL | FAULT_PAUSE,
                              .java = true,
                              .peers = true},
                must_be_right);
@@ -63,18 +63,17 @@ static void jvms_are_killed(void **state) {
     (void)state;
     if (suite_jvm() == NULL)
         skip();
-    suite_play((struct plan){.kinds = &kinds_of_one_server,
-                             .title = "JVMs",
-                             .troubles = TROUBLE_KILL_JVM,
-                             .java = true},
-               must_be_right);
+    suite_play(
+        (struct plan){
+            .kinds = &kinds_of_one_server, .title = "JVMs", .faults = FAULT_KILL_JVM, .java = true},
+        must_be_right);
 }
 
 static void replies_are_lost(void **state) {
     (void)state;
     suite_play((struct plan){.kinds = &kinds_of_one_server,
                              .title = "replies",
-                             .troubles = TROUBLE_LOSE | TROUBLE_KILL,
+                             .faults = FAULT_LOSE | FAULT_KILL,
                              .java = true,
                              .peers = true},
                must_be_right);
@@ -82,25 +81,22 @@ static void replies_are_lost(void **state) {
 
 static void server_restarts_with_its_data(void **state) {
     (void)state;
-    suite_play((struct plan){.kinds = &kinds_of_one_server,
-                             .title = "restarts",
-                             .troubles = TROUBLE_RESTART},
-               must_be_right);
+    suite_play(
+        (struct plan){.kinds = &kinds_of_one_server, .title = "restarts", .faults = FAULT_RESTART},
+        must_be_right);
 }
 
 static void server_restarts_empty(void **state) {
     (void)state;
-    suite_play(
-        (struct plan){.kinds = &kinds_of_one_server, .title = "wipes", .troubles = TROUBLE_WIPE},
-        must_be_right);
+    suite_play((struct plan){.kinds = &kinds_of_one_server, .title = "wipes", .faults = FAULT_WIPE},
+               must_be_right);
 }
 
 static void sabotage_is_found(void **state) {
     (void)state;
-    suite_find((struct plan){.kinds = &kinds_of_one_server,
-                             .title = "sabotage",
-                             .troubles = TROUBLE_SABOTAGE},
-               FIND_EVERY_KIND);
+    suite_find(
+        (struct plan){.kinds = &kinds_of_one_server, .title = "sabotage", .faults = FAULT_SABOTAGE},
+        FIND_EVERY_KIND);
 }
 
 int main(void) {

@@ -24,7 +24,7 @@ static void servers_are_cut_off_and_players_killed(void **state) {
     (void)state;
     suite_play((struct plan){.kinds = &kinds_of_a_quorum,
                              .title = "quorum cut",
-                             .troubles = TROUBLE_LOSE | TROUBLE_KILL | TROUBLE_KILL_JVM,
+                             .faults = FAULT_LOSE | FAULT_KILL | FAULT_KILL_JVM,
                              .java = true,
                              .peers = true},
                must_be_right);
@@ -35,7 +35,7 @@ static void servers_restart_with_their_data(void **state) {
     (void)state;
     suite_play((struct plan){.kinds = &kinds_of_a_quorum,
                              .title = "quorum restarts",
-                             .troubles = TROUBLE_RESTART | TROUBLE_PAUSE,
+                             .faults = FAULT_RESTART | FAULT_PAUSE,
                              .unguarded = true,
                              .peers = true},
                must_be_right);
@@ -45,7 +45,7 @@ static void servers_restart_empty(void **state) {
     (void)state;
     suite_play((struct plan){.kinds = &kinds_of_a_quorum,
                              .title = "quorum wipes",
-                             .troubles = TROUBLE_WIPE | TROUBLE_KILL},
+                             .faults = FAULT_WIPE | FAULT_KILL},
                must_be_right);
 }
 
@@ -54,7 +54,7 @@ static void without_the_guard_two_are_inside(void **state) {
     (void)state;
     suite_find((struct plan){.kinds = &kinds_of_a_quorum,
                              .title = "quorum without guard",
-                             .troubles = TROUBLE_WIPE,
+                             .faults = FAULT_WIPE,
                              .unguarded = true},
                FIND_ANY_KIND);
 }
@@ -63,7 +63,7 @@ static void sabotage_is_found(void **state) {
     (void)state;
     suite_find((struct plan){.kinds = &kinds_of_a_quorum,
                              .title = "quorum sabotage",
-                             .troubles = TROUBLE_SABOTAGE},
+                             .faults = FAULT_SABOTAGE},
                FIND_EVERY_KIND);
 }
 

@@ -12,17 +12,17 @@ static void primary_changes_and_lies_are_found(void **state) {
     (void)state;
     suite_play((struct plan){.kinds = &kinds_of_a_route,
                              .title = "failovers",
-                             .troubles = TROUBLE_FAIL_OVER | TROUBLE_KILL,
+                             .faults = FAULT_FAIL_OVER | FAULT_KILL,
                              .java = true},
                must_be_right_and_lies_found);
 }
 
-/* A primary that lost what it knew, and the checker was not told that it changed. */
+/* A primary that lost what it knew, and the checker does not know that it changed. */
 static void a_loss_without_a_change_is_found(void **state) {
     (void)state;
     suite_find((struct plan){.kinds = &kinds_of_a_route,
-                             .title = "failovers, untold",
-                             .troubles = TROUBLE_FAIL_OVER,
+                             .title = "failovers, unannounced",
+                             .faults = FAULT_FAIL_OVER,
                              .unreported = true},
                FIND_ANY_KIND);
 }

@@ -131,7 +131,7 @@ void both_c_takes(struct both *both, int64_t lease_ms) {
 }
 
 void both_c_releases(struct both *both) {
-    bool held = hf_lock_remaining_ms(both->lock) > BOTH_TOLD_MS / 4;
+    bool held = hf_lock_remaining_ms(both->lock) > BOTH_WAIT_MS / 4;
     int err = hf_lock_release(both->lock);
     if (err != HF_OK && held)
         fail_msg("release: %s", hf_last_error()->text);

@@ -20,10 +20,11 @@
 #include <holdfast/holdfast.h>
 
 /* Long for a hand-over by message, and short against the TTL of every hold here and against any waiter's own
- * poll: a waiter that wakes within it was told. */
+ * poll: a waiter that wakes within it was notified. */
 #define BOTH_BY_MESSAGE_MS ((int64_t)5000)
-/* A hold of ours that Java waits for across something that it does not hear of: it is told this. */
-#define BOTH_TOLD_MS ((int64_t)12000)
+/* A hold of ours that Java waits for across something that sends it no message: it is given this as
+ * the remaining time. */
+#define BOTH_WAIT_MS ((int64_t)12000)
 #define BOTH_HANG_MS ((int64_t)90000)
 
 /* Builds the Java program. 0, or what the test program is to end with. */

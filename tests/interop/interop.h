@@ -14,7 +14,7 @@
 
 /* A hand-over by message takes a few milliseconds. This is long for that, and short against the
  * TTL of every hold in these rows and against any waiter's own poll, so a waiter that wakes within it
- * was told. */
+ * was notified. */
 #define BY_MESSAGE_MS ((int64_t)5000)
 
 /* So many servers are a quorum's, beside the suite's own. */

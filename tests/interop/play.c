@@ -74,9 +74,9 @@ static void server_step(const char *command) {
 /* That an acquire of a semaphore has run: the same. */
 #define IDEMPOTENCY_KEYS "{" PLAY_NAME "}:holdfast_took:"
 /* The message that a holder gets of a break, on a channel that no Java client knows. */
-#define TOLD_BROKEN "holdfast_ask broken 1 "
+#define ASK_BROKEN "holdfast_ask broken 1 "
 /* That a client of ours has lost a lock, for surveys: the same. */
-#define TOLD_LOST "holdfast_tell:losses:"
+#define TELL_LOST "holdfast_tell:losses:"
 
 /* Takes lines that begin with `prefix` out of the text. */
 static void drop_lines(char *text, const char *prefix) {
@@ -146,8 +146,8 @@ static void look(struct run *run, const struct actors *actors, const char *state
     drop_lines(outcome->ends, IDEMPOTENCY_KEYS);
     outcome->elapsed_ms = now_ms() - run->begin_ms;
     outcome->messages = messages_take(run->messages, aliases, count);
-    drop_lines(outcome->messages, TOLD_BROKEN);
-    drop_lines(outcome->messages, TOLD_LOST);
+    drop_lines(outcome->messages, ASK_BROKEN);
+    drop_lines(outcome->messages, TELL_LOST);
     if (run->kind->fair)
         payloads_to_zero(outcome->messages);
 }

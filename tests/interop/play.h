@@ -51,8 +51,8 @@ struct play_kind {
     const char *c_message_when_free;
     /* A key that is there before, with this value; NULL: none. */
     const char *seed_key, *seed_value;
-    /* The fair lock's: our waiters have one key more, their scores are others, and what they are
-     * told is the time of the grant. */
+    /* The fair lock's: our waiters have one key more, their scores are others, and their
+     * message is the time of the grant. */
     bool fair;
 };
 

@@ -243,7 +243,7 @@ static void prove_all(struct five_pair *pair) {
     }
 }
 
-/* Java breaks C's lock on two servers: they are taken again. If a majority loses it: C is told. */
+/* Java breaks C's lock on two servers: they are taken again. If a majority loses it: C is notified. */
 void quorum_broken_servers_are_refilled_or_reported(void **state) {
     (void)state;
     five_begin();

@@ -131,7 +131,7 @@ static void serve_some(struct contender *contenders, int count, int wanted) {
 }
 
 /* Readers of both sides are in together; a writer of each side waits for all of them; then readers
- * of both sides come behind a writer. A waiter is told. */
+ * of both sides come behind a writer. A waiter is notified. */
 void rw_mixed_readers_and_writers(void **state) {
     (void)state;
     struct sides c = sides_new(0);

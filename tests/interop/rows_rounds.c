@@ -4,7 +4,7 @@
  * waiter's own poll. HF_SOAK makes it last minutes.
  */
 #include "interop.h"
-#include "stress_books.h"
+#include "stress_ledger.h"
 #include "stress_rounds.h"
 
 #include <string.h>

@@ -14,7 +14,7 @@
 
 #define NAME "watched"
 #define CHANNEL "redisson_lock__channel:{" NAME "}"
-#define TOLD_MS 20000 /* so long a waiter of Java may sleep */
+#define WAIT_MS 20000 /* so long a waiter of Java may sleep */
 
 static struct {
     struct watched *watched;
@@ -36,11 +36,11 @@ static void begin(void) {
     if (pair.watched == NULL)
         pair.watched = watched_start(&patient);
     snprintf(set_up, sizeof set_up, "client watched %s watchdog=%d", watched_url(pair.watched),
-             TOLD_MS);
+             WAIT_MS);
     if (strncmp(java_call(suite.java, "ids watched"), "ok ", 3) != 0)
         assert_int_equal(strncmp(java_call(suite.java, "%s", set_up), "ok ", 3), 0);
     java_open("watched", "plain", NAME, "W");
-    options.watchdog_ms = TOLD_MS;
+    options.watchdog_ms = WAIT_MS;
     options.cmd_timeout_ms = 20000; /* a failover is inside of it */
     assert_hf(HF_OK, hf_open(watched_url(pair.watched), &options, &pair.client));
     pair.lock = c_lock(pair.client, NAME);

@@ -1,6 +1,6 @@
 /*
- * Mixed stress: four Redisson clients and four C processes on the same places for some time, and on
- * until everybody has been in. A place is a lock, a read/write lock or a semaphore; each game has
+ * Mixed stress: four Redisson clients and four C processes on the same objects for some time, and on
+ * until everybody has been in. A object is a lock, a read/write lock or a semaphore; each game has
  * three. A game of locks that are made of several is played by three and three.
  *
  * The Java clients live in the suite's JVM, but for the last one, in a JVM of its own that can be killed.
@@ -21,7 +21,7 @@
 #include "five.h"
 #include "interop.h"
 #include "state.h"
-#include "stress_books.h"
+#include "stress_ledger.h"
 #include "stress_worker.h"
 #include "support/case.h"
 
@@ -34,7 +34,7 @@
 #define PLAYERS 8            /* at most */
 
 struct player {
-    char process[24];   /* its name in the books, and as a client; a replacement gets a new one */
+    char process[24];   /* its name in the ledger, and as a client; a replacement gets a new one */
     struct remote *jvm; /* Java players */
     int command;        /* the stress command's id */
     pid_t pid;          /* C players */
@@ -43,12 +43,12 @@ struct player {
 struct game {
     struct stress stress; /* what all have in common */
     int64_t least_end_ms; /* it lasts until then, if not longer */
-    struct stress_place places[STRESS_PLACES];
+    struct stress_object objects[STRESS_OBJECTS];
     struct player players[PLAYERS];
     int players_len;
     int own_jvm; /* the players before this one are clients in the suite's own JVM, and are never
                   * killed; this one has a JVM of its own; the others are C processes */
-    struct server *const *homes; /* where the places are */
+    struct server *const *homes; /* where the objects are */
     size_t homes_len;
     const char *url, *second_url; /* C's */
     unsigned random;
@@ -56,16 +56,16 @@ struct game {
     int kills[2]; /* of C processes, of JVMs */
 };
 
-static const struct stress_place plain_places[STRESS_PLACES] = {
+static const struct stress_object plain_objects[STRESS_OBJECTS] = {
     {"plain", "stress-a"}, {"plain", "stress-b"}, {"plain", "stress-c"}};
-static const struct stress_place kin_places[STRESS_PLACES] = {
+static const struct stress_object kin_objects[STRESS_OBJECTS] = {
     {"nonreentrant", "stress-a"}, {"spin", "stress-b"}, {"fenced", "stress-c"}};
-static const struct stress_place killed_places[STRESS_PLACES] = {
+static const struct stress_object killed_objects[STRESS_OBJECTS] = {
     {"fair", "stress-a"}, {"readwrite", "stress-b"}, {"permits", "stress-c"}};
-static const struct stress_place reported_places[STRESS_PLACES] = {
+static const struct stress_object reported_objects[STRESS_OBJECTS] = {
     {"nonreentrantfair", "stress-a"}, {"semaphore", "stress-b"}, {"permits", "stress-c"}};
 
-static const struct stress_place group_places[STRESS_PLACES] = {
+static const struct stress_object group_objects[STRESS_OBJECTS] = {
     {"group", "stress-a"}, {"group", "stress-b"}, {"group", "stress-c"}};
 
 /* ---- Players --------------------------------------------------------------------------------- */
@@ -74,7 +74,7 @@ static bool is_joint(const struct game *game) {
     return game->homes != &suite.server;
 }
 
-/* Java's client for the books, and those of a joint lock's members, "name.0" and so on. */
+/* Java's client for the ledger, and those of a joint lock's members, "name.0" and so on. */
 static void open_java_clients(const struct game *game, const struct player *player,
                               const char *url) {
     const struct stress *stress = &game->stress;
@@ -106,7 +106,7 @@ static void list_members(const struct game *game, const char *name, char ret_tex
 static void start_java(const struct game *game, const struct stress *stress, struct player *player,
                        const char *url) {
     const char *name = player->process;
-    const struct stress_place *places = stress->places;
+    const struct stress_object *objects = stress->objects;
     char members[256];
     open_java_clients(game, player, url);
     list_members(game, name, members);
@@ -114,9 +114,10 @@ static void start_java(const struct game *game, const struct stress *stress, str
         player->jvm,
         "stress %s thread=%s places=%s:%s,%s:%s,%s:%s process=%s workers=%d seed=%u ms=%lld "
         "lease=%lld enter=%s leave=%s%s",
-        name, name, places[0].kind, places[0].name, places[1].kind, places[1].name, places[2].kind,
-        places[2].name, name, STRESS_WORKERS, stress->seed, (long long)(stress->end_ms - now_ms()),
-        (long long)stress->lease_ms, stress->enter, stress->leave, members);
+        name, name, objects[0].kind, objects[0].name, objects[1].kind, objects[1].name,
+        objects[2].kind, objects[2].name, name, STRESS_WORKERS, stress->seed,
+        (long long)(stress->end_ms - now_ms()), (long long)stress->lease_ms, stress->enter,
+        stress->leave, members);
 }
 
 static void start_player(struct game *game, int number) {
@@ -200,14 +201,14 @@ static void fail_with_leftovers(struct server *server) {
     fail_msg("something is left on the server");
 }
 
-static bool is_semaphore(const struct stress_place *place) {
-    return strcmp(place->kind, "semaphore") == 0 || strcmp(place->kind, "permits") == 0;
+static bool is_semaphore(const struct stress_object *object) {
+    return strcmp(object->kind, "semaphore") == 0 || strcmp(object->kind, "permits") == 0;
 }
 
-static void set_semaphores(const struct stress_place *places) {
-    for (int i = 0; i < STRESS_PLACES; i++) {
-        if (is_semaphore(&places[i]))
-            cmd_ok(suite.server, "SET %s %d", places[i].name, STRESS_PERMITS);
+static void set_semaphores(const struct stress_object *objects) {
+    for (int i = 0; i < STRESS_OBJECTS; i++) {
+        if (is_semaphore(&objects[i]))
+            cmd_ok(suite.server, "SET %s %d", objects[i].name, STRESS_PERMITS);
     }
 }
 
@@ -218,9 +219,9 @@ static bool all_permits_are_back(void *arg) {
 }
 
 /* Once more, alone: the client that was killed in the queue or inside does not keep us out, and is gone then. */
-static void visit_lock(hf_client *client, hf_client *second, const struct stress_place *place) {
-    struct stress_door door = {.way = stress_way_of(place->kind), .second = second};
-    assert_hf(HF_OK, door.way->open(&door, client, place->name));
+static void visit_lock(hf_client *client, hf_client *second, const struct stress_object *object) {
+    struct stress_door door = {.way = stress_way_of(object->kind), .second = second};
+    assert_hf(HF_OK, door.way->open(&door, client, object->name));
     assert_hf(HF_OK, hf_lock_acquire_for(door.lock, JAVA_LIMIT_MS));
     assert_hf(HF_OK, hf_lock_release(door.lock));
     door.way->close(&door);
@@ -228,8 +229,8 @@ static void visit_lock(hf_client *client, hf_client *second, const struct stress
 
 /* Locks can be had. All permits are there again, those of the killed when their leases have ended; no more,
  * no fewer. The semaphores go. */
-static void check_places(const struct game *game) {
-    const struct stress_place *places = game->places;
+static void check_objects(const struct game *game) {
+    const struct stress_object *objects = game->objects;
     hf_options options = HF_OPTIONS_INIT;
     hf_client *client, *second = NULL;
     /* what Java left of former owners of a group's values ends with the last lease of all */
@@ -238,11 +239,11 @@ static void check_places(const struct game *game) {
     assert_hf(HF_OK, hf_open(game->url, &options, &client));
     if (game->second_url != NULL)
         assert_hf(HF_OK, hf_open(game->second_url, &options, &second));
-    for (int i = 0; i < STRESS_PLACES; i++) {
-        const char *name = places[i].name;
-        if (!is_semaphore(&places[i])) {
-            visit_lock(client, second, &places[i]);
-        } else if (strcmp(places[i].kind, "permits") == 0) {
+    for (int i = 0; i < STRESS_OBJECTS; i++) {
+        const char *name = objects[i].name;
+        if (!is_semaphore(&objects[i])) {
+            visit_lock(client, second, &objects[i]);
+        } else if (strcmp(objects[i].kind, "permits") == 0) {
             hf_permits *permits;
             assert_hf(HF_OK, hf_permits_new_bytes(client, name, strlen(name), &permits));
             if (!wait_until(all_permits_are_back, permits, BY_MESSAGE_MS + SHORT_LEASE_MS))
@@ -251,7 +252,7 @@ static void check_places(const struct game *game) {
         } else {
             assert_int_equal(stress_number("", name), STRESS_PERMITS);
         }
-        if (is_semaphore(&places[i]))
+        if (is_semaphore(&objects[i]))
             cmd_ok(suite.server, "DEL %s {%s}:timeout", name, name);
     }
     hf_close(client);
@@ -259,27 +260,27 @@ static void check_places(const struct game *game) {
         hf_close(second);
 }
 
-/* To the places, that is: what other rows have left is not this one's. */
-static redisReply *channels_of_places(struct server *server) {
+/* To the objects, that is: what other rows have left is not this one's. */
+static redisReply *channels_of_objects(struct server *server) {
     return cmd(server, "PUBSUB CHANNELS *stress-[abc]*");
 }
 
 static bool nobody_listens(void *arg) {
-    own_reply *channels = channels_of_places(arg);
+    own_reply *channels = channels_of_objects(arg);
     return channels->elements == 0;
 }
 
 static void assert_nobody_listens(struct server *server) {
     if (wait_until(nobody_listens, server, JAVA_LIMIT_MS))
         return;
-    redisReply *channels = channels_of_places(server);
+    redisReply *channels = channels_of_objects(server);
     for (size_t i = 0; i < channels->elements; i++)
         print_error("somebody listens to %s\n", channels->element[i]->str);
     freeReplyObject(channels);
     fail();
 }
 
-/* The locks of those killed have run out by now, and nothing else may be there but the books;
+/* The locks of those killed have run out by now, and nothing else may be there but the ledger;
  * and, for their own short lives, what a JVM that was killed between its unlock and its clean-up
  * has left, and the record of a fair waiter that was killed and removed by Java, which knows no
  * records. The counters of tokens stay. */
@@ -313,18 +314,18 @@ static bool soaking(void) {
 }
 
 /* What an older Redisson does not have is played as what it has of the same sort. */
-static void choose_places(struct game *game, const struct stress_place *wanted) {
-    for (int i = 0; i < STRESS_PLACES; i++) {
-        game->places[i] = wanted[i];
+static void choose_objects(struct game *game, const struct stress_object *wanted) {
+    for (int i = 0; i < STRESS_OBJECTS; i++) {
+        game->objects[i] = wanted[i];
         if (!java_has_kind(wanted[i].kind) && strcmp(wanted[i].kind, "readwrite") != 0)
-            game->places[i].kind = strstr(wanted[i].kind, "fair") != NULL ? "fair" : "plain";
+            game->objects[i].kind = strstr(wanted[i].kind, "fair") != NULL ? "fair" : "plain";
     }
 }
 
-static void begin(struct game *game, const struct stress_place *wanted, int64_t lasts_ms,
+static void begin(struct game *game, const struct stress_object *wanted, int64_t lasts_ms,
                   int64_t lease_ms) {
-    const struct stress_place *places = game->places;
-    choose_places(game, wanted);
+    const struct stress_object *objects = game->objects;
+    choose_objects(game, wanted);
     game->random = choose_seed();
     game->players[game->own_jvm].jvm =
         java_start(JAVA_REDISSON); /* It takes its time: before it counts. */
@@ -335,7 +336,7 @@ static void begin(struct game *game, const struct stress_place *wanted, int64_t 
         .url = game->url,
         .second_url = game->second_url,
         .socket = server_socket(suite.server),
-        .places = places,
+        .objects = objects,
         .seed = game->random,
         .end_ms = game->least_end_ms + 2 * JAVA_LIMIT_MS, /* a JVM may start slowly */
         .watchdog_ms = lease_ms,
@@ -344,9 +345,9 @@ static void begin(struct game *game, const struct stress_place *wanted, int64_t 
     };
     stress_load_script(HF_SOURCE_DIR "/tests/interop/stress_enter.lua", game->stress.enter);
     stress_load_script(HF_SOURCE_DIR "/tests/interop/stress_leave.lua", game->stress.leave);
-    print_message("stress of %s, %s, %s: seed %u, %lld s\n", places[0].kind, places[1].kind,
-                  places[2].kind, game->random, (long long)lasts_ms / 1000);
-    set_semaphores(places);
+    print_message("stress of %s, %s, %s: seed %u, %lld s\n", objects[0].kind, objects[1].kind,
+                  objects[2].kind, game->random, (long long)lasts_ms / 1000);
+    set_semaphores(objects);
     for (int i = 0; i < game->players_len; i++)
         start_player(game, i);
 }
@@ -379,9 +380,9 @@ static void end(struct game *game) {
 
     stress_assert_no_violation();
     assert_int_equal(bad, 0);
-    assert_int_equal(stress_counters(game->stress.places), stress_number("stress:alone", ""));
+    assert_int_equal(stress_counters(game->stress.objects), stress_number("stress:alone", ""));
     assert_true(worked);
-    check_places(game);
+    check_objects(game);
     for (size_t i = 0; i < game->homes_len; i++) {
         if (!wait_until(only_books_left, game->homes[i], BY_MESSAGE_MS + 2 * SHORT_LEASE_MS))
             fail_with_leftovers(game->homes[i]);
@@ -395,45 +396,45 @@ static void end(struct game *game) {
     .url = server_url(suite.server)
 
 /* With kills: C processes and JVMs in turn. */
-static void stress_with_kills(const struct stress_place *places, int64_t lasts_ms) {
+static void stress_with_kills(const struct stress_object *objects, int64_t lasts_ms) {
     OWN(end) struct game game = {EIGHT_ON_ONE};
-    begin(&game, places, lasts_ms, SHORT_LEASE_MS);
+    begin(&game, objects, lasts_ms, SHORT_LEASE_MS);
     play(&game);
 }
 
 /* With kills of C processes alone. */
-static void stress_with_c_kills(const struct stress_place *places, int64_t lasts_ms) {
+static void stress_with_c_kills(const struct stress_object *objects, int64_t lasts_ms) {
     OWN(end) struct game game = {EIGHT_ON_ONE, .spares_jvm = true};
-    begin(&game, places, lasts_ms, SHORT_LEASE_MS);
+    begin(&game, objects, lasts_ms, SHORT_LEASE_MS);
     play(&game);
 }
 
 /* Without: then every wait ends by a message, or it shows. */
-static void stress_by_message(const struct stress_place *places, int64_t lasts_ms) {
+static void stress_by_message(const struct stress_object *objects, int64_t lasts_ms) {
     struct game game = {EIGHT_ON_ONE};
-    begin(&game, places, lasts_ms, LONG_LEASE_MS);
+    begin(&game, objects, lasts_ms, LONG_LEASE_MS);
     end(&game);
     assert_true(stress_longest_wait_ms(NULL) < OWN_POLL_MS);
 }
 
 void plain_mixed_stress(void **state) {
     (void)state;
-    stress_with_kills(plain_places, 7 * 1000);
+    stress_with_kills(plain_objects, 7 * 1000);
 }
 
 void plain_mixed_stress_wakes_by_message(void **state) {
     (void)state;
-    stress_by_message(plain_places, 3 * 1000);
+    stress_by_message(plain_objects, 3 * 1000);
 }
 
 void kin_mixed_stress(void **state) {
     (void)state;
-    stress_with_kills(kin_places, 6 * 1000);
+    stress_with_kills(kin_objects, 6 * 1000);
 }
 
 void kin_mixed_stress_wakes_by_message(void **state) {
     (void)state;
-    stress_by_message(kin_places, 3 * 1000);
+    stress_by_message(kin_objects, 3 * 1000);
 }
 
 /* No JVM is killed: what Redisson takes over from a dead Redisson it may lose at once, because both
@@ -441,29 +442,29 @@ void kin_mixed_stress_wakes_by_message(void **state) {
  * lasts a little longer than the lease. */
 void group_mixed_stress(void **state) {
     (void)state;
-    stress_with_c_kills(group_places, 6 * 1000);
+    stress_with_c_kills(group_objects, 6 * 1000);
 }
 
 void group_mixed_stress_wakes_by_message(void **state) {
     (void)state;
-    stress_by_message(group_places, 3 * 1000);
+    stress_by_message(group_objects, 3 * 1000);
 }
 
 void others_mixed_stress(void **state) {
     (void)state;
-    stress_with_kills(killed_places, 8 * 1000);
+    stress_with_kills(killed_objects, 8 * 1000);
 }
 
 void others_mixed_stress_wakes_by_message(void **state) {
     (void)state;
-    stress_by_message(reported_places, 3 * 1000);
+    stress_by_message(reported_objects, 3 * 1000);
 }
 
 /* ---- Locks made of several --------------------------------------------------------------------- */
 
 /* Three of each on one lock, with kills. */
 static void stress_joint(const char *kind, const char *url, const char *second_url, size_t homes) {
-    const struct stress_place places[STRESS_PLACES] = {
+    const struct stress_object objects[STRESS_OBJECTS] = {
         {kind, "stress-a"}, {kind, "stress-a"}, {kind, "stress-a"}};
     struct game game = {.players_len = 6,
                         .own_jvm = 2,
@@ -471,7 +472,7 @@ static void stress_joint(const char *kind, const char *url, const char *second_u
                         .homes_len = homes,
                         .url = url,
                         .second_url = second_url};
-    begin(&game, places, 6 * 1000, ENDURING_MS);
+    begin(&game, objects, 6 * 1000, ENDURING_MS);
     play(&game);
     end(&game);
 }

@@ -6,7 +6,7 @@
  * Rounds.java is the same in Java.
  *
  * Runs in a forked child, so nothing here may use cmocka. Each thread has a connection of its own
- * for the books; they share the client.
+ * for the ledger; they share the client.
  */
 #include "stress_rounds.h"
 
@@ -25,17 +25,17 @@ struct walker {
     hf_client *client;
     redisContext *server;
     int number;
-    const char *trouble;
-    int trouble_code;
+    const char *failure;
+    int failure_code;
 };
 
 static bool note(struct walker *walker, const char *what, int err) {
-    walker->trouble = what;
-    walker->trouble_code = err;
+    walker->failure = what;
+    walker->failure_code = err;
     return false;
 }
 
-static long long books(struct walker *walker, const char *verb, int round) {
+static long long ledger(struct walker *walker, const char *verb, int round) {
     own_reply *reply = redisCommand(walker->server, "%s stress:came:%d", verb, round);
     long long number = -1;
     if (reply != NULL && reply->type == REDIS_REPLY_INTEGER)
@@ -52,8 +52,8 @@ static bool walk(struct walker *walker, hf_latch *latch, int round, int64_t *lon
     int err = hf_latch_try_set(latch, parties, &set);
     if (err != HF_OK)
         return note(walker, "a latch cannot be set", err);
-    if (books(walker, "INCR", round) < 1)
-        return note(walker, "the books cannot be written", 0);
+    if (ledger(walker, "INCR", round) < 1)
+        return note(walker, "the ledger cannot be written", 0);
     if ((err = hf_latch_count_down(latch)) != HF_OK)
         return note(walker, "a latch cannot be counted down", err);
     int64_t start_ms = now_ms();
@@ -61,7 +61,7 @@ static bool walk(struct walker *walker, hf_latch *latch, int round, int64_t *lon
         return note(walker, "a round does not end", err);
     if (now_ms() - start_ms > *longest_ms)
         *longest_ms = now_ms() - start_ms;
-    if (books(walker, "GET", round) != parties)
+    if (ledger(walker, "GET", round) != parties)
         return note(walker, "a round ended too early", 0);
     return true;
 }
@@ -75,7 +75,7 @@ static void *run(void *arg) {
         if (hf_latch_new_bytes(walker->client, name, strlen(name), &latches[i]) != HF_OK)
             note(walker, "no latch", 0);
     }
-    for (int round = 0; walker->trouble == NULL && round < walker->rounds->rounds; round++)
+    for (int round = 0; walker->failure == NULL && round < walker->rounds->rounds; round++)
         walk(walker, latches[round % 2], round, &longest_ms);
     freeReplyObject(redisCommand(walker->server, "HSET stress:longest %s/%d %lld",
                                  walker->rounds->process, walker->number, (long long)longest_ms));
@@ -102,10 +102,10 @@ int rounds_worker(void *arg) {
     for (int i = 0; i < rounds->workers; i++) {
         pthread_join(threads[i], NULL);
         redisFree(walkers[i].server);
-        if (walkers[i].trouble == NULL)
+        if (walkers[i].failure == NULL)
             continue;
-        fprintf(stderr, "%s/%d: %s: %s\n", rounds->process, i, walkers[i].trouble,
-                hf_error_name(walkers[i].trouble_code));
+        fprintf(stderr, "%s/%d: %s: %s\n", rounds->process, i, walkers[i].failure,
+                hf_error_name(walkers[i].failure_code));
         status = 1;
     }
     hf_close(client);

@@ -6,7 +6,7 @@
 struct rounds {
     const char *url;
     const char *socket;
-    const char *process; /* its name in the books */
+    const char *process; /* its name in the ledger */
     int workers;         /* threads here */
     int parties;         /* workers of all processes */
     int rounds;

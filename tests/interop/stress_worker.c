@@ -1,11 +1,11 @@
 /*
- * A process of the mixed stress tests: a client and a few threads that enter places in every way the
- * library offers (stress_places.c), and while they are inside one keep the books: who is there with
+ * A process of the mixed stress tests: a client and a few threads that enter objects in every way the
+ * library offers (stress_kinds.c), and while they are inside one keep the ledger: who is there with
  * what weight, and a counter that is raised in two steps that only the lock keeps together.
  *
  * Runs in a forked child, so nothing here may use cmocka: what goes wrong is printed and becomes
  * the exit status. Each thread has handles, a random sequence and a server connection of its own;
- * they share the client, which is what is tested. The books are kept by the two scripts, which the
+ * they share the client, which is what is tested. The ledger is kept by the two scripts, which the
  * Java workers run too.
  */
 #include "stress_worker.h"
@@ -18,14 +18,14 @@
 struct worker {
     const struct stress *stress;
     hf_client *client, *second;
-    struct stress_door doors[STRESS_PLACES];
+    struct stress_door doors[STRESS_OBJECTS];
     redisContext *server;
     char me[64]; /* "process/thread" */
     unsigned random;
     int64_t longest_ms;
     const char *longest_at; /* that an acquire took */
-    const char *trouble;    /* what went wrong, or NULL */
-    int trouble_code;
+    const char *failure;    /* what went wrong, or NULL */
+    int failure_code;
     char words[256]; /* the library's own */
 };
 
@@ -34,9 +34,9 @@ static unsigned pick(struct worker *worker, unsigned below) {
 }
 
 static void note(struct worker *worker, const char *what, int err) {
-    if (worker->trouble == NULL) {
-        worker->trouble = what;
-        worker->trouble_code = err;
+    if (worker->failure == NULL) {
+        worker->failure = what;
+        worker->failure_code = err;
         snprintf(worker->words, sizeof worker->words, "%s", hf_last_error()->text);
     }
 }
@@ -52,7 +52,7 @@ static void section(struct worker *worker, const char *name, const struct stress
         stress->enter, name, name, name, worker->me, (long long)visit->weight,
         (long long)way->capacity, (long long)visit->token);
     if (counter == NULL || counter->type != REDIS_REPLY_STRING) {
-        note(worker, "the books cannot be reached", 0);
+        note(worker, "the ledger cannot be reached", 0);
         freeReplyObject(counter);
         return;
     }
@@ -65,7 +65,7 @@ static void section(struct worker *worker, const char *name, const struct stress
         counter->str);
     freeReplyObject(counter);
     if (left == NULL || left->type == REDIS_REPLY_ERROR)
-        note(worker, "the books cannot be written", 0);
+        note(worker, "the ledger cannot be written", 0);
 }
 
 static void stay(struct worker *worker, struct stress_door *door, const char *name,
@@ -84,23 +84,23 @@ static void stay(struct worker *worker, struct stress_door *door, const char *na
 static bool is_over(struct worker *worker) {
     own_reply *over = redisCommand(worker->server, "EXISTS stress:over");
     if (over == NULL)
-        note(worker, "the books cannot be reached", 0);
+        note(worker, "the ledger cannot be reached", 0);
     return over == NULL || over->integer != 0 || now_ms() >= worker->stress->end_ms;
 }
 
 static void *run(void *arg) {
     struct worker *worker = arg;
-    while (worker->trouble == NULL && !is_over(worker)) {
-        unsigned i = pick(worker, STRESS_PLACES);
+    while (worker->failure == NULL && !is_over(worker)) {
+        unsigned i = pick(worker, STRESS_OBJECTS);
         struct stress_visit visit = {0};
         int64_t start_ms = now_ms();
         int err = worker->doors[i].way->enter(&worker->doors[i], &visit);
         if (now_ms() - start_ms > worker->longest_ms) {
             worker->longest_ms = now_ms() - start_ms;
-            worker->longest_at = worker->stress->places[i].name;
+            worker->longest_at = worker->stress->objects[i].name;
         }
         if (err == HF_OK)
-            stay(worker, &worker->doors[i], worker->stress->places[i].name, &visit);
+            stay(worker, &worker->doors[i], worker->stress->objects[i].name, &visit);
         else if (err != HF_EBUSY && err != HF_ETIMEDOUT && err != HF_ECANCELED)
             note(worker, "an acquire failed", err);
     }
@@ -117,21 +117,21 @@ static bool worker_init(struct worker *worker, const struct stress *stress, unsi
     worker->server = redisConnectUnix(stress->socket);
     if (worker->server == NULL || worker->server->err != 0)
         return false;
-    for (unsigned n = 0; n < STRESS_PLACES; n++) {
+    for (unsigned n = 0; n < STRESS_OBJECTS; n++) {
         struct stress_door *door = &worker->doors[n];
-        *door = (struct stress_door){.way = stress_way_of(stress->places[n].kind),
+        *door = (struct stress_door){.way = stress_way_of(stress->objects[n].kind),
                                      .second = worker->second,
                                      .lease_ms = stress->lease_ms,
                                      .random = &worker->random};
         if (door->way == NULL ||
-            door->way->open(door, worker->client, stress->places[n].name) != HF_OK)
+            door->way->open(door, worker->client, stress->objects[n].name) != HF_OK)
             return false;
     }
     return true;
 }
 
 static void worker_end(struct worker *worker) {
-    for (unsigned n = 0; n < STRESS_PLACES; n++)
+    for (unsigned n = 0; n < STRESS_OBJECTS; n++)
         worker->doors[n].way->close(&worker->doors[n]);
     redisFree(worker->server);
 }
@@ -158,9 +158,9 @@ int stress_worker(void *arg) {
     int status = 0;
     for (unsigned i = 0; i < STRESS_WORKERS; i++) {
         pthread_join(threads[i], NULL);
-        if (workers[i].trouble != NULL) {
-            fprintf(stderr, "%s: %s: %s (%s)\n", workers[i].me, workers[i].trouble,
-                    hf_error_name(workers[i].trouble_code), workers[i].words);
+        if (workers[i].failure != NULL) {
+            fprintf(stderr, "%s: %s: %s (%s)\n", workers[i].me, workers[i].failure,
+                    hf_error_name(workers[i].failure_code), workers[i].words);
             status = 1;
         }
         worker_end(&workers[i]);

@@ -1,6 +1,6 @@
 /* The C half of the mixed stress tests: one process that acquires, works and releases for a while.
  *
- * What is acquired are the game's places, each of one kind. Who is inside one has a weight, and the
+ * What is acquired are the game's objects, each of one kind. Who is inside one has a weight, and the
  * weights of all who are inside never exceed its capacity: an exclusive hold weighs as much as that. */
 #ifndef HF_TEST_INTEROP_STRESS_WORKER_H
 #define HF_TEST_INTEROP_STRESS_WORKER_H
@@ -9,14 +9,14 @@
 
 #include <holdfast/holdfast.h>
 
-#define STRESS_PLACES 3
+#define STRESS_OBJECTS 3
 #define STRESS_WORKERS 2 /* threads of each client, in C and in Java */
 #define STRESS_WAIT_MS 300
 #define STRESS_WORK_MS 4
 #define STRESS_READERS 1000 /* the capacity of a read/write lock: a writer's weight */
 #define STRESS_PERMITS 3    /* the capacity of a semaphore */
 
-struct stress_place {
+struct stress_object {
     const char *kind; /* as Java's Places call it */
     const char *name;
 };
@@ -25,8 +25,8 @@ struct stress {
     const char *url;
     const char *second_url; /* for locks on two servers; NULL: none */
     const char *socket;
-    const struct stress_place *places; /* STRESS_PLACES */
-    const char *process;               /* its name in the books */
+    const struct stress_object *objects; /* STRESS_OBJECTS */
+    const char *process;                 /* its name in the ledger */
     unsigned seed;
     int64_t
         end_ms; /* the latest, on now_ms()'s clock; it is over when there is a key stress:over */
@@ -41,11 +41,11 @@ struct stress {
  * was wrong. */
 int stress_worker(void *arg);
 
-/* ---- Ways in and out, by kind (stress_places.c) ------------------------------------------------ */
+/* ---- Ways in and out, by kind (stress_kinds.c) ------------------------------------------------ */
 
 struct stress_way;
 
-/* A thread's own handle on a place. */
+/* A thread's own handle on a object. */
 struct stress_door {
     const struct stress_way *way;
     hf_lock *lock; /* locks; of a read/write lock, the write side */
@@ -73,7 +73,7 @@ struct stress_way {
     int64_t capacity;
     bool nests;
     int (*open)(struct stress_door *door, hf_client *client, const char *name);
-    /* HF_EBUSY, HF_ETIMEDOUT and HF_ECANCELED are no trouble */
+    /* HF_EBUSY, HF_ETIMEDOUT and HF_ECANCELED are no failure */
     int (*enter)(struct stress_door *door, struct stress_visit *ret_visit);
     /* Goes on with less weight, if *ret_again is set; NULL: never. */
     int (*downgrade)(struct stress_door *door, struct stress_visit *visit, bool *ret_again);

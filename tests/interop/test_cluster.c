@@ -70,11 +70,11 @@ static void c_is_woken_by_java_after_a_move(void **state) {
 static void java_gets_it_from_c_after_a_move(void **state) {
     (void)state;
     struct both both = both_on("moved-j", "plain", HF_PLAIN);
-    both_c_takes(&both, BOTH_TOLD_MS);
+    both_c_takes(&both, BOTH_WAIT_MS);
     int waiting = both_java_waits(&both);
     move(both.name);
     both_c_releases(&both);
-    both_assert_java_gets_it(&both, waiting, BOTH_TOLD_MS + BOTH_HANG_MS);
+    both_assert_java_gets_it(&both, waiting, BOTH_WAIT_MS + BOTH_HANG_MS);
     both_java_unlocks(&both);
     both_end(&both);
 }
@@ -113,11 +113,11 @@ static void c_gets_it_from_java_after_a_failover(void **state) {
 static void java_gets_it_from_c_after_a_failover(void **state) {
     (void)state;
     struct both both = both_on("failed-j", "plain", HF_PLAIN);
-    both_c_takes(&both, BOTH_TOLD_MS);
+    both_c_takes(&both, BOTH_WAIT_MS);
     int waiting = both_java_waits(&both);
     kill_primary_of(&both);
     both_c_releases(&both);
-    both_assert_java_gets_it(&both, waiting, BOTH_TOLD_MS + BOTH_HANG_MS);
+    both_assert_java_gets_it(&both, waiting, BOTH_WAIT_MS + BOTH_HANG_MS);
     both_java_unlocks(&both);
     both_end(&both);
 }

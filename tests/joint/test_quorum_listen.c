@@ -8,7 +8,7 @@
 
 /* Which of the servers said something of a kind, as bits. */
 struct chorus {
-    atomic_uint listening, released, broken, deaf;
+    atomic_uint listening, released, broken, interrupted;
     atomic_int count;
     atomic_size_t servers;
 };
@@ -25,7 +25,7 @@ static void note(hf_listener *listener, const hf_notification *notification, voi
     else if (notification->kind == HF_NOTIFY_BROKEN)
         atomic_fetch_or(&chorus->broken, bit);
     else if (notification->kind == HF_NOTIFY_INTERRUPTED)
-        atomic_fetch_or(&chorus->deaf, bit);
+        atomic_fetch_or(&chorus->interrupted, bit);
     atomic_fetch_add(&chorus->count, 1);
 }
 
@@ -69,8 +69,8 @@ FLEET_CASE(a_server_that_was_down_is_listened_to_again) {
     assert_int_equal(hf_listen(f->client, FLEET_NAME, note, &chorus, &listener), HF_OK);
     assert_true(wait_until(has_all, &chorus.listening, HANG_MS));
     server_kill(f->server[FLEET - 1]);
-    assert_true(wait_until(has_last, &chorus.deaf, HANG_MS));
-    assert_int_equal(atomic_load(&chorus.deaf), 1u << (FLEET - 1));
+    assert_true(wait_until(has_last, &chorus.interrupted, HANG_MS));
+    assert_int_equal(atomic_load(&chorus.interrupted), 1u << (FLEET - 1));
     atomic_store(&chorus.listening, 0);
     server_restart(f->server[FLEET - 1]);
     assert_true(wait_until(has_last, &chorus.listening, HANG_MS));

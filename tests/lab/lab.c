@@ -1,6 +1,6 @@
 /*
  * One run of the lab, as lab.h tells. Histories are those of tests/history, of all kinds of a
- * topology at once, with any of its troubles; the checker there judges, and what it prints goes to
+ * topology at once, with any of its faults; the checker there judges, and what it prints goes to
  * standard output.
  *
  * Used by scripts/lab, in one thread.
@@ -31,16 +31,15 @@ static const struct {
 
 static const struct {
     const char *name;
-    unsigned trouble;
-} troubles[] = {
-    {"break", TROUBLE_BREAK},       {"kill", TROUBLE_KILL},          {"pause", TROUBLE_PAUSE},
-    {"lose", TROUBLE_LOSE},         {"restart", TROUBLE_RESTART},    {"wipe", TROUBLE_WIPE},
-    {"sabotage", TROUBLE_SABOTAGE}, {"failover", TROUBLE_FAIL_OVER}, {"move", TROUBLE_MOVE},
-    {"freeze", TROUBLE_FREEZE},     {"one-way", TROUBLE_ONE_WAY},    {"part", TROUBLE_PART},
-    {"back", TROUBLE_BACK},         {"drift", TROUBLE_DRIFT},        {"power", TROUBLE_POWER},
-    {"hang-up", TROUBLE_HANG_UP},   {"own-clock", TROUBLE_OWN_CLOCK}};
+    unsigned fault;
+} faults[] = {{"break", FAULT_BREAK},       {"kill", FAULT_KILL},          {"pause", FAULT_PAUSE},
+              {"lose", FAULT_LOSE},         {"restart", FAULT_RESTART},    {"wipe", FAULT_WIPE},
+              {"sabotage", FAULT_SABOTAGE}, {"failover", FAULT_FAIL_OVER}, {"move", FAULT_MOVE},
+              {"freeze", FAULT_FREEZE},     {"one-way", FAULT_ONE_WAY},    {"part", FAULT_PART},
+              {"back", FAULT_BACK},         {"drift", FAULT_DRIFT},        {"power", FAULT_POWER},
+              {"hang-up", FAULT_HANG_UP},   {"own-clock", FAULT_OWN_CLOCK}};
 
-/* Words that are no trouble of their own. */
+/* Words that are no fault of their own. */
 static const struct {
     const char *name;
     size_t field; /* of the plan, a bool; 0: of none */
@@ -72,13 +71,13 @@ static bool set(struct plan *plan, const char *word) {
 }
 
 /* "kill,pause". "unguarded": servers that restart have a vote at once, which is right where they keep their data. */
-static bool choose_troubles(struct plan *plan, char *words) {
+static bool choose_faults(struct plan *plan, char *words) {
     for (char *rest = NULL, *word = strtok_r(words, ",", &rest); word != NULL;
          word = strtok_r(NULL, ",", &rest)) {
         bool known = set(plan, word);
-        for (size_t i = 0; i < sizeof troubles / sizeof *troubles; i++) {
-            if (strcmp(troubles[i].name, word) == 0) {
-                plan->troubles |= troubles[i].trouble;
+        for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+            if (strcmp(faults[i].name, word) == 0) {
+                plan->faults |= faults[i].fault;
                 known = true;
             }
         }
@@ -92,10 +91,9 @@ static bool choose_troubles(struct plan *plan, char *words) {
 static bool is_ready(struct plan *plan) {
     if (plan->kinds->sessions)
         zk_need();
-    if ((plan->troubles & (TROUBLE_BACK | TROUBLE_DRIFT)) != 0 &&
-        !step_preload(HF_TEST_STEPPED_CLOCK))
+    if ((plan->faults & (FAULT_BACK | FAULT_DRIFT)) != 0 && !step_preload(HF_TEST_STEPPED_CLOCK))
         return false;
-    if ((plan->troubles & TROUBLE_POWER) != 0 && !power_preload(HF_TEST_SYNCED))
+    if ((plan->faults & FAULT_POWER) != 0 && !power_preload(HF_TEST_SYNCED))
         return false;
     if (plan->java && java_build(JAVA_REDISSON) != 0)
         return false;
@@ -112,7 +110,7 @@ static bool is_ready(struct plan *plan) {
 /* Where its own time of day is to be stepped, the program begins again with that library preloaded,
  * in the directory DIR: there the library looks for the step. */
 static void preload_this(const struct plan *plan, char **argv) {
-    if ((plan->troubles & TROUBLE_OWN_CLOCK) == 0)
+    if ((plan->faults & FAULT_OWN_CLOCK) == 0)
         return;
     if (getenv("LD_PRELOAD") != NULL) {
         unsetenv("LD_PRELOAD"); /* it is not for the servers */
@@ -134,8 +132,8 @@ static int play_history(char **argv) {
     struct plan plan = {.title = argv[3], .dir = argv[6]};
     char words[256];
     snprintf(words, sizeof words, "%s", argv[3]);
-    if (!choose_topology(&plan, argv[2]) || !choose_troubles(&plan, words)) {
-        fprintf(stderr, "lab: no such topology or trouble: %s %s\n", argv[2], argv[3]);
+    if (!choose_topology(&plan, argv[2]) || !choose_faults(&plan, words)) {
+        fprintf(stderr, "lab: no such topology or fault: %s %s\n", argv[2], argv[3]);
         return 2;
     }
     preload_this(&plan, argv);
@@ -151,7 +149,7 @@ static int play_history(char **argv) {
     free_actors(&plan);
     const char *const dirs[] = {dir};
     status = judge("checker", NULL, dirs, 1);
-    if ((plan.troubles & TROUBLE_OWN_CLOCK) != 0)
+    if ((plan.faults & FAULT_OWN_CLOCK) != 0)
         unlink("step");
     free(dir);
     return status;
@@ -167,7 +165,7 @@ int main(int argc, char **argv) {
         return lab_register(argv[2], argv[3], argv[4], (unsigned)strtoul(argv[5], NULL, 10),
                             (int)strtol(argv[6], NULL, 10),
                             argc == 8 ? (int)strtol(argv[7], NULL, 10) : 0);
-    fputs("usage: lab history TOPOLOGY TROUBLES SEED SECONDS DIR\n"
+    fputs("usage: lab history TOPOLOGY FAULTS SEED SECONDS DIR\n"
           "       lab register SUBJECT TOPOLOGY FAULT SEED SECONDS [LIMIT]\n",
           stderr);
     return 2;

@@ -1,6 +1,6 @@
 /*
  * A protected register: each holder of a lock reads it, works for a while, and writes what it read
- * plus one. Another that wrote in between has lost its update; both are told of, with their times.
+ * plus one. Another that wrote in between has lost its update; both are reported, with their times.
  * The register is a server of its own that no fault touches, with or without a check of tokens.
  *
  * A worker is a process with one library's lock in it, driven by lines (tests/peers/README.md), and
@@ -42,8 +42,8 @@ enum {
     STOP_MS = 1700,
     FREEZE_MS = 2500,
     CUT_MS = 2000, /* between two cuts of a follower */
-    PATIENCE_MS = 15000,
-    PATIENCE_FIND_MS = 60000, /* where another must come in */
+    TAKEOVER_TIMEOUT_MS = 15000,
+    FIND_TIMEOUT_MS = 60000, /* where another must come in */
     CALM_MS = 900,
     NO_FAULT_MS = 120000 /* a run in which no fault came by then has failed */
 };
@@ -124,8 +124,8 @@ struct worker {
     int request;
     int64_t due_ms; /* when it goes on */
     bool stopped;
-    bool victim;         /* of a fault that has not passed: it goes on when another has written, */
-    int64_t patience_ms; /* or then */
+    bool victim; /* of a fault that has not passed: it goes on when another has written, */
+    int64_t timeout_at_ms; /* or then */
     long long seen, token;
     int64_t entered_ms;
     int64_t overtaken_ms; /* when another came in beside it; 0: none has */
@@ -474,7 +474,7 @@ static void forget_at_replicas(struct lab *lab, const struct server *primary) {
     }
 }
 
-/* Clients that find their server by a sentinel are told of the new one; here the lab does that for those without. */
+/* Clients that find their server by a sentinel get the new one from it; here the lab does that for those without. */
 static void tell_of_primary(struct lab *lab, const struct server *primary) {
     if (lab->subject->language == OURS || lab->subject->language == JAVA)
         return;
@@ -517,7 +517,7 @@ static void cut_follower(struct lab *lab, int member, bool lost) {
 }
 
 /* How long the victim waits for another to come in. After some faults none may, so it goes on within its lease. */
-static int64_t patience_ms(const struct lab *lab) {
+static int64_t takeover_timeout_ms(const struct lab *lab) {
     switch (lab->fault) {
     case POWER_ALWAYS:
     case CLOCK_BACK:
@@ -526,7 +526,7 @@ static int64_t patience_ms(const struct lab *lab) {
     case POWER_SNAPSHOTS:
         return 3 * LEASE_MS;
     default:
-        return lab->limit_ms != 0 ? PATIENCE_FIND_MS : PATIENCE_MS;
+        return lab->limit_ms != 0 ? FIND_TIMEOUT_MS : TAKEOVER_TIMEOUT_MS;
     }
 }
 
@@ -578,7 +578,7 @@ static void strike(struct lab *lab, struct worker *victim) {
         break;
     }
     lab->last = victim->number;
-    victim->patience_ms = now_ms() + patience_ms(lab);
+    victim->timeout_at_ms = now_ms() + takeover_timeout_ms(lab);
     int64_t slow_ms = lab->fault == FAILOVER ? FAILOVER_MS : SLOW_MS;
     lab->mend_ms = now_ms() + slow_ms;
     if (victim->victim && !victim->stopped)
@@ -625,7 +625,7 @@ static bool is_waiting(const struct worker *worker) {
 
 static void step_worker(struct lab *lab, struct worker *worker) {
     /* So that what a fault lets in has come in. */
-    bool rests = worker->victim && lab->last == worker->number && now_ms() < worker->patience_ms;
+    bool rests = worker->victim && lab->last == worker->number && now_ms() < worker->timeout_at_ms;
     if (worker->stopped) {
         if (rests || now_ms() < worker->due_ms)
             return;
@@ -821,12 +821,12 @@ int lab_register(const char *subject, const char *topology, const char *fault, u
     lab.limit_ms = limit > 0 ? lab.begin_ms + (int64_t)limit * 1000 : 0;
     lab.calm_until_ms = lab.begin_ms + CALM_MS;
     play(&lab);
-    printf(
-        "attempts=%lld acquired=%lld busy=%lld errors=%lld writes=%lld lost=%lld refused_by_deadline=%lld "
-        "rejected_by_token=%lld release_failed=%lld faults=%lld stranded=%lld silent_ms=%lld free_ms=%lld found_ms=%lld\n",
-        lab.attempts, lab.acquired, lab.busy, lab.errors, lab.writes, lab.lost, lab.refused,
-        lab.rejected, lab.released_lost, lab.faults, lab.stranded, (long long)lab.silent_ms,
-        (long long)lab.free_ms, (long long)lab.found_ms);
+    printf("attempts=%lld acquired=%lld busy=%lld errors=%lld writes=%lld lost=%lld "
+           "refused_by_deadline=%lld rejected_by_token=%lld release_failed=%lld faults=%lld "
+           "stranded=%lld silent_ms=%lld free_ms=%lld found_ms=%lld\n",
+           lab.attempts, lab.acquired, lab.busy, lab.errors, lab.writes, lab.lost, lab.refused,
+           lab.rejected, lab.released_lost, lab.faults, lab.stranded, (long long)lab.silent_ms,
+           (long long)lab.free_ms, (long long)lab.found_ms);
     end(&lab);
     if (lab.fault != NONE && lab.faults == 0) {
         fputs("lab: nobody was inside, so no fault came\n", stderr);

@@ -85,7 +85,7 @@ void pair_close(struct pair *pair) {
     assert_int_equal(hf_close(pair->two), HF_OK);
 }
 
-static void assert_no_trouble(hf_client *client, uint64_t losses) {
+static void assert_no_failure(hf_client *client, uint64_t losses) {
     hf_stats stats = world_stats(client);
     assert_int_equal(stats.losses, losses);
     assert_int_equal(stats.renew_failures, 0);
@@ -95,8 +95,8 @@ static void assert_no_trouble(hf_client *client, uint64_t losses) {
 }
 
 void pair_end(struct pair *pair) {
-    assert_no_trouble(pair->one, pair->losses);
-    assert_no_trouble(pair->two, 0);
+    assert_no_failure(pair->one, pair->losses);
+    assert_no_failure(pair->two, 0);
     assert_int_equal(cluster_refusals(), 0);
     pair_close(pair);
 }

@@ -228,12 +228,12 @@ WORLD_CASE_WITH(messages_before_the_confirmation_count, patient()) {
     "+eval +evalsha +time +exists +hexists +hmget +hset +pttl +pexpire +del +publish "             \
     "+subscribe +unsubscribe +ping +hget +hgetall +type +select +client|setname +client|list +info"
 
-static atomic_int deaf, mute;
+static atomic_int interrupted, mute;
 
 static void count_words(hf_log_level level, const char *message, void *user) {
     (void)user;
     if (level <= HF_LOG_WARN && strstr(message, "refuses the subscription to breaks") != NULL)
-        atomic_fetch_add(&deaf, 1);
+        atomic_fetch_add(&interrupted, 1);
     if (level <= HF_LOG_WARN && strstr(message, "may not publish on " ASK) != NULL)
         atomic_fetch_add(&mute, 1);
 }
@@ -250,7 +250,7 @@ CASE(U45_without_the_right_it_is_as_before) {
         options.user = "locks";
         options.password = "secret";
         options.log = count_words;
-        atomic_store(&deaf, 0);
+        atomic_store(&interrupted, 0);
         atomic_store(&mute, 0);
         own_client *holder = made(hf_open, server_url(server), &options);
         own_client *breaker = made(hf_open, server_url(server), &options);
@@ -258,7 +258,7 @@ CASE(U45_without_the_right_it_is_as_before) {
         own_lock *rival = handle(breaker, HF_PLAIN, "app:a", 5);
         assert_int_equal(hf_lock_acquire(lock), HF_OK);
         if (rights == 0)
-            assert_true(world_wait_atomic(&deaf, 1, HANG_MS));
+            assert_true(world_wait_atomic(&interrupted, 1, HANG_MS));
         else
             assert_true(wait_until(server_questions_are_received, server, HANG_MS));
         for (int i = 0; i < 2; i++) {
@@ -270,7 +270,7 @@ CASE(U45_without_the_right_it_is_as_before) {
             assert_int_equal(hf_lock_acquire(lock), HF_OK);
         }
         assert_int_equal(hf_lock_release(lock), HF_OK);
-        assert_int_equal(atomic_load(&deaf), rights == 0);
+        assert_int_equal(atomic_load(&interrupted), rights == 0);
         assert_int_equal(atomic_load(&mute), rights == 0);
     }
     cmd_ok(server, "ACL DELUSER locks");

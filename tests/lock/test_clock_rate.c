@@ -243,7 +243,7 @@ CASE(watchdogs_renew_early_enough) {
         assert_true(++rounds < ROUNDS);
 }
 
-/* ---- A turn that is told by a message ---- */
+/* ---- A turn that a message announces ---- */
 
 /* It is proved for its confirmation only, by the server's clock, and nothing renews it. */
 CASE(a_turn_in_the_queue) {

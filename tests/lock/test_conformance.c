@@ -50,7 +50,7 @@ WORLD_CASE(C013_hold_count) {
     }
 }
 
-/* What another thread is told. */
+/* What another thread gets as an answer. */
 struct asker {
     hf_lock *lock;
     int err;

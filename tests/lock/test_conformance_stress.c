@@ -3,8 +3,8 @@
  * and start asynchronous operations on a few names, with a number guarded by each lock.
  *
  * The numbers are ordinary integers: two owners inside at a time lose an increment, and a sanitizer
- * sees the race. Choices come from a seed, which is printed; HF_SEED repeats one. What an owner was
- * told is compared with the server: a hold that was lost is not there.
+ * sees the race. Choices come from a seed, which is printed; HF_SEED repeats one. The answers that an
+ * owner got are compared with the server: a hold that was lost is not there.
  */
 #include "support/crowd.h"
 #include "support/random.h"

@@ -211,7 +211,7 @@ CASE(a_hold_that_expires_during_a_settlement_ends) {
     assert_int_equal(hf_lock_release(w.lock), HF_ELOST);
 }
 
-/* Several hundred at once, more than are let go at a time. */
+/* Several hundred at once, more than are released at a time. */
 WORLD_CASE(many_that_run_out_together_are_ended) {
     enum { MANY = 300 };
     for (int i = 0; i < MANY; i++) {

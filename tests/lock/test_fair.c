@@ -343,7 +343,7 @@ FAIR_CASE(behind_a_dead_head_it_polls_gently) {
     /* Naps of 50, 100, 200, 400, 800; two attempts before the first, and one at most in place of
      * the confirmation of the subscription. */
     size_t most = 3;
-    for (int64_t at_ms = 50, nap_ms = 50; at_ms <= took_ms; nap_ms *= 2, at_ms += nap_ms)
+    for (int64_t at_ms = 50, pause_ms = 50; at_ms <= took_ms; pause_ms *= 2, at_ms += pause_ms)
         most++;
     assert_in_range(proxy_seen(w->proxy, FAIR_ACQUIRE) - before, 3, most);
     assert_true(wait_queue(w->server, 1));

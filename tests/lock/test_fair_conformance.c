@@ -195,9 +195,9 @@ static bool try_once(const struct taker *taker) {
     return err == HF_OK;
 }
 
-static void let_go(const struct taker *taker) {
+static void release_taker(const struct taker *taker) {
     if (taker->java)
-        cmd_ok(taker->w->server, "DEL " WORLD_NAME); /* nobody is in the queue to be told */
+        cmd_ok(taker->w->server, "DEL " WORLD_NAME); /* nobody is in the queue to be notified */
     else
         assert_int_equal(hf_lock_release_as(taker->w->lock, taker->number), HF_OK);
 }
@@ -223,7 +223,7 @@ static void one_attempt_each(unsigned javas) {
     assert_true(try_once(&takers[0]));
     assert_refused(&takers[1]);
     assert_refused(&takers[2]);
-    let_go(&takers[0]);
+    release_taker(&takers[0]);
     assert_int_equal(world_keys(w.server), 0);
 
     takers[1].lease_ms = LEASE_MS;
@@ -235,7 +235,7 @@ static void one_attempt_each(unsigned javas) {
     assert_refused(&takers[0]);
     if (!takers[1].java) /* and it learns that its time was over */
         assert_int_equal(hf_lock_release_as(w.lock, takers[1].number), HF_ELOST);
-    let_go(&takers[2]);
+    release_taker(&takers[2]);
     assert_int_equal(world_keys(w.server), 0);
 }
 

@@ -186,7 +186,7 @@ FAIR_CASE(U34_release_before_the_subscription) {
     world_call_acquire(&waiter, w->lock, as(FIRST, HF_FOREVER, HF_WATCHDOG));
     assert_true(proxy_wait_held(w->proxy, HANG_MS));
     assert_int_equal(queue_len(w->server), 1);
-    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK); /* told to nobody */
+    assert_int_equal(hf_lock_release(w->rival_lock), HF_OK); /* no waiter is notified */
     assert_true(world_free(w) || world_count(w, w->rival_owner) == 0);
     assert_true(proxy_release_held(w->proxy) >= 1);
     assert_comes_in(w, &waiter);
@@ -385,8 +385,8 @@ CASE(unreachable_for_longer_than_the_lease) {
     proxy_refuse(w.proxy, true);
     assert_true(proxy_cut_all(w.proxy) >= 2);
     assert_int_equal(world_join(&waiter), HF_EUNREACH);
-    sleep_ms(2 * (LEASE_MS +
-                  WORLD_BRIEF_MS)); /* nothing is left that could show that it has come and gone */
+    /* nothing is left that could show that the entry has come and gone */
+    sleep_ms(2 * (LEASE_MS + WORLD_BRIEF_MS));
     assert_leaves_no_entry(&w);
 }
 

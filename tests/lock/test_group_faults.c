@@ -1,6 +1,6 @@
 /*
- * Values of a group when things go wrong: replies that are lost, copies that come late, holds that
- * are broken or run out, and what all that does to another set of the same owner.
+ * Faults of group locks: lost replies, late copies, broken holds and expired leases. Each is tested
+ * on one set of values, and on a second set that the same owner holds.
  */
 #include "lock/group.h"
 
@@ -177,7 +177,7 @@ static bool has_lost(void *arg) {
     return world_stats(arg).losses > 0;
 }
 
-/* One of its values is broken: the hold is over, its holder is told at once, and the rest is given
+/* One of its values is broken: the hold is over, its holder is notified at once, and the rest is given
  * up without waiting for its lease. */
 GROUP_CASE_WITH(one_value_is_broken, watched(600000)) {
     bool broken = false;
@@ -193,7 +193,7 @@ GROUP_CASE_WITH(one_value_is_broken, watched(600000)) {
     assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
 }
 
-/* The same through a handle of its own client, which need not be told by the server. */
+/* The same through a handle of its own client, which need not be notified by the server. */
 GROUP_CASE(one_value_is_broken_by_its_own_client) {
     bool broken = false;
     struct world_events events = {0};
@@ -231,7 +231,7 @@ GROUP_CASE(a_release_that_finds_one_value_gone) {
     assert_true(world_free(w));
 }
 
-/* A hold that ran out while others keep the group's key: it is told, and nothing of it stays. */
+/* A hold that ran out while others keep the group's key: it is reported, and nothing of it stays. */
 GROUP_CASE(a_hold_that_ran_out_leaves_nothing) {
     struct world_events events = {0};
     hf_acquire_options brief = world_wait_for(HF_FOREVER, 400);
@@ -278,7 +278,7 @@ GROUP_CASE(C380_other_values_of_an_owner_whose_hold_ran_out) {
     assert_true(world_wait_free(w, HANG_MS));
 }
 
-/* The same while the server does not answer: the reason that the owner is told is the server. */
+/* The same while the server does not answer: the owner gets the server as the reason. */
 GROUP_CASE_WITH(C381_other_values_while_the_server_is_silent, world_options(),
                 options.cmd_timeout_ms = WORLD_BRIEF_MS) {
     struct world_events events = {0};

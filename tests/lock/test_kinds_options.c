@@ -121,7 +121,7 @@ static size_t attempts_with(int64_t first_ms, int64_t factor, int64_t max_ms, bo
 }
 
 CASE(a_handle_says_how_its_waiters_sleep) {
-    server_redis_only(world_server(), "a waiter is told by a watch there, and does not sleep");
+    server_redis_only(world_server(), "a watch wakes a waiter there, and does not sleep");
     for (int async = 0; async <= 1; async++) {
         assert_int_equal(attempts_with(60000, 2, 60000, async), 1); /* not while it waits */
         assert_in_range(attempts_with(300, 1, 300, async), 2, 4);   /* at 0, 300, 600 ... */

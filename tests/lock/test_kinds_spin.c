@@ -11,9 +11,9 @@
 /* The most attempts of one waiter within `ms`, the first included. */
 static size_t most_attempts(int64_t ms) {
     size_t attempts = 1;
-    int64_t nap_ms = 1;
-    for (int64_t at_ms = 0; (at_ms += nap_ms) <= ms; attempts++)
-        nap_ms = nap_ms < 128 ? 2 * nap_ms : 128;
+    int64_t pause_ms = 1;
+    for (int64_t at_ms = 0; (at_ms += pause_ms) <= ms; attempts++)
+        pause_ms = pause_ms < 128 ? 2 * pause_ms : 128;
     return attempts;
 }
 
@@ -40,7 +40,7 @@ KIND_CASE(spin_never_subscribes_and_backs_off, HF_SPIN) {
 KIND_CASE(spin_never_sleeps_past_its_deadline, HF_SPIN) {
     enum { WAIT_MS = 150 };
     assert_int_equal(hf_lock_acquire(w->rival_lock), HF_OK);
-    /* The naps end at 1, 3, 7, ... 127 and then 255 ms at the earliest, the one before the last at
+    /* The pauses end at 1, 3, 7, ... 127 and then 255 ms at the earliest, the one before the last at
      * 148 at the latest: only the deadline lies between. Sooner or later one is not delayed by the
      * machine; who sleeps past the deadline never is so early. */
     int64_t until_ms = now_ms() + HANG_MS, took_ms = INT64_MAX;

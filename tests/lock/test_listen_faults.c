@@ -27,7 +27,7 @@ struct order {
     struct world *w;
     int released, missed;
     hf_notification_kind stands;
-    bool twice_deaf; /* in a row */
+    bool twice_interrupted; /* in a row */
 };
 
 /* While it learns that some were missed, the server comes back, goes and comes back. */
@@ -36,7 +36,7 @@ static void note_order(hf_listener *listener, const hf_notification *notificatio
     (void)listener;
     order->released += notification->kind == HF_NOTIFY_RELEASED;
     if (notification->kind == HF_NOTIFY_SUBSCRIBED || notification->kind == HF_NOTIFY_INTERRUPTED) {
-        order->twice_deaf |=
+        order->twice_interrupted |=
             notification->kind == HF_NOTIFY_INTERRUPTED && order->stands == HF_NOTIFY_INTERRUPTED;
         order->stands = notification->kind;
     }
@@ -47,7 +47,7 @@ static void note_order(hf_listener *listener, const hf_notification *notificatio
     }
 }
 
-/* That it was deaf when some were missed is not told after it has heard again. */
+/* No interruption from when messages were missed is reported after a later subscription. */
 CASE(counts_are_reported_in_order) {
     struct world w;
     hf_listener *listener;
@@ -71,7 +71,7 @@ CASE(counts_are_reported_in_order) {
     while (hf_dispatch(w.client, 0) > 0)
         continue;
     assert_int_equal(order.stands, HF_NOTIFY_SUBSCRIBED);
-    assert_false(order.twice_deaf);
+    assert_false(order.twice_interrupted);
     hf_listener_free(listener);
     world_end(&w);
 }
@@ -107,7 +107,7 @@ CASE(a_client_refused_later_is_reported) {
 
 struct stopped {
     const char *url;
-    atomic_int listening, deaf, released, missed, losses;
+    atomic_int listening, interrupted, released, missed, losses;
     atomic_bool holds, end;
 };
 
@@ -117,7 +117,7 @@ static void count_in_child(hf_listener *listener, const hf_notification *notific
     if (notification->kind == HF_NOTIFY_SUBSCRIBED)
         atomic_fetch_add(&stopped->listening, 1);
     else if (notification->kind == HF_NOTIFY_INTERRUPTED)
-        atomic_fetch_add(&stopped->deaf, 1);
+        atomic_fetch_add(&stopped->interrupted, 1);
     else if (notification->kind == HF_NOTIFY_RELEASED)
         atomic_fetch_add(&stopped->released, 1);
     else if (notification->kind == HF_NOTIFY_MISSED)
@@ -160,7 +160,7 @@ static int hold_and_listen(void *arg) {
     return err == HF_ELOST ? 0 : 100 - err;
 }
 
-/* What was said while it was stopped is told afterwards, or that something may have been missed; it
+/* What was said while it was stopped is reported afterwards, or that something may have been missed; it
  * knows that its lock is lost, and it hears on. `dropped`: the server has ended its connection
  * meanwhile, as it does with one that does not read. */
 static void stopped_past_its_lease(bool dropped) {
@@ -185,7 +185,7 @@ static void stopped_past_its_lease(bool dropped) {
     if (dropped) {
         assert_true(world_wait_atomic(&stopped->listening, 2, HANG_MS));
         assert_int_equal(atomic_load(&stopped->released), before);
-        assert_int_equal(atomic_load(&stopped->deaf), 1);
+        assert_int_equal(atomic_load(&stopped->interrupted), 1);
     } else {
         assert_true(world_wait_atomic(&stopped->released, before + SAID, HANG_MS));
     }

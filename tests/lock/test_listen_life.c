@@ -27,7 +27,7 @@ static bool is_set(void *flag) {
 struct slow {
     struct notification_log *notification_log;
     atomic_int calls, allowed; /* of releases; the next one waits inside */
-    atomic_int before_missed;  /* how many had been told then */
+    atomic_int before_missed;  /* how many had been reported then */
     atomic_bool inside;
 };
 

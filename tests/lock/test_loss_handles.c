@@ -26,7 +26,7 @@ LOSS_CASE(two_handles_are_both_notified, ENDURING_MS) {
     assert_int_equal(atomic_load(&first.losses), 1);
     assert_int_equal(atomic_load(&second.losses), 1);
     assert_int_equal(atomic_load(&other.losses), 0);
-    assert_int_equal(hf_lock_release(twin), HF_ELOST); /* one loss, told once by a call */
+    assert_int_equal(hf_lock_release(twin), HF_ELOST); /* one loss, reported once by a call */
     assert_int_equal(hf_lock_release(w->lock), HF_ENOTOWNER);
 }
 

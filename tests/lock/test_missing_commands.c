@@ -1,6 +1,7 @@
 /*
  * Servers that do not have a command, or have it under another name (`rename-command`, as managed servers do): U47.
- * What locks can do without is done without; what they cannot is told at once, as HF_ENOTSUP with the server's words.
+ * What locks can do without is done without; what they cannot is reported at once, as HF_ENOTSUP with the server's
+ * words.
  *
  * A server of its own for each command.
  */
@@ -169,7 +170,7 @@ static void try_objects(const struct scriptless *row, hf_client *client) {
     assert_no_scripting(row, hf_latch_count_down(latch));
 }
 
-ROW_CASES(U47_no_scripting_is_told_by_a_quorum, scriptless, ways) {
+ROW_CASES(U47_no_scripting_is_reported_by_a_quorum, scriptless, ways) {
     enum { SERVERS = 3 };
     struct server *servers[SERVERS];
     char urls[1024] = "";
@@ -190,7 +191,7 @@ ROW_CASES(U47_no_scripting_is_told_by_a_quorum, scriptless, ways) {
         server_free(servers[i]);
 }
 
-ROW_CASES(U47_no_scripting_is_told_by_every_kind, scriptless, ways) {
+ROW_CASES(U47_no_scripting_is_reported_by_every_kind, scriptless, ways) {
     own_server *server = scriptless->start();
     if (server == NULL)
         skip();
@@ -204,7 +205,7 @@ ROW_CASES(U47_no_scripting_is_told_by_every_kind, scriptless, ways) {
 /* ---- Scripts that go away ---- */
 
 /* The module is unloaded under a hold: the holder's calls name the cause, and its deadline counts on. */
-CASE(U47_scripting_that_goes_away_is_told_to_the_holder) {
+CASE(U47_scripting_that_goes_away_is_reported_to_the_holder) {
     static const struct scriptless *const row = &ways[1];
     hf_options options = HF_OPTIONS_INIT;
     struct world_events events = {0};

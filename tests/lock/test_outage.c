@@ -1,6 +1,6 @@
 /*
- * What a program is told of a server that is of no help: true words, once for each state, and at once where waiting
- * cannot help. With real servers.
+ * A server that is down, refuses or does not answer: each call returns the true reason. Each state is logged once, and
+ * a call fails at once where waiting cannot help. With real servers.
  */
 #include <holdfast/holdfast.h>
 

@@ -40,7 +40,7 @@ static void overwrite(const struct world *w) {
     cmd_ok(w->server, "SET " WORLD_NAME " text");
 }
 
-/* Told once, counted once, and nothing is held any more. */
+/* Reported once, counted once, and nothing is held any more. */
 static void assert_lost(struct world *w, struct world_events *events) {
     assert_true(world_wait_atomic(&events->losses, 1, HANG_MS));
     assert_int_equal(world_stats(w->client).losses, 1);

@@ -265,7 +265,7 @@ static bool were_made(void *arg) {
 RW_CASE(C091_release_of_a_write_wakes_all_readers) {
     struct world_caller readers[CROWD];
     assert_int_equal(try_as(rw->write, A), HF_OK);
-    /* Each tries once, and again when it is sure to be told. */
+    /* Each tries once, and again when it is sure to be notified. */
     struct attempts attempts = {rw->w.server, server_calls(rw->w.server, "evalsha") + 2 * CROWD};
     for (int i = 0; i < CROWD; i++)
         wait_as(&readers[i], i % 2 ? rw->read : rw->rival_read, 100 + (hf_owner)i, HF_FOREVER);

@@ -52,7 +52,7 @@ static void release_all(struct stage *stage, int held) {
     assert_int_equal(world_stats(stage->client).holds, 0);
 }
 
-/* ---- Scenes: each is told what happened by codes only ---- */
+/* ---- Scenes: each learns what happened by codes only ---- */
 
 static void scene_uncontended(struct stage *stage) {
     int held = 0;

@@ -165,7 +165,7 @@ WORLD_CASE(R05_subscribing_forbidden) {
     assert_int_equal(hf_lock_release(w->rival_lock), HF_OK);
     assert_int_equal(world_join(&waiter), HF_OK);
     assert_true(waiter.took_ms < LONG_BEFORE_MS);
-    assert_int_equal(hf_lock_release_as(lock, waiter.owner), HF_OK); /* released, not told */
+    assert_int_equal(hf_lock_release_as(lock, waiter.owner), HF_OK); /* released, not notified */
     assert_true(world_free(w));
     assert_int_equal(world_stats(client).notify_failures, 1);
     hf_lock_free(lock);

@@ -177,7 +177,7 @@ CASE(cancelled_while_asleep) {
     cancelled_end(&scene);
 }
 
-/* Its first attempt was answered, or it would not want to be told. */
+/* Its first attempt was answered, or it would not want to be notified. */
 CASE_IN(cancelled_while_subscribing, struct cancelled, scene, cancelled_begin, cancelled_end) {
     proxy_stall_request(scene->w.proxy, world_listens(&scene->w));
     cancelled_start(scene);

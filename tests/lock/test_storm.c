@@ -304,7 +304,7 @@ static void *come_and_go_and_ask(void *arg) {
     return NULL;
 }
 
-/* ---- Trouble ---- */
+/* ---- Faults ---- */
 
 static const char *some_command(struct actor *actor) {
     const char *const commands[] = {WORLD_ACQUIRE,
@@ -343,7 +343,7 @@ static void interrupt(struct actor *actor) {
     proxy_heal(proxy);
 }
 
-static void *make_trouble(void *arg) {
+static void *inject_faults(void *arg) {
     struct actor *actor = arg;
     struct proxy *proxy = actor->party->proxy;
     while (!is_over(actor->party->storm)) {
@@ -416,7 +416,7 @@ static void end_party(struct party *party) {
 typedef void *actor_fn(void *arg);
 static actor_fn *const parts[] = {call_all_the_time,  call_all_the_time, call_all_the_time,
                                   start_all_the_time, hold_for_long,     come_and_go_and_ask,
-                                  make_trouble};
+                                  inject_faults};
 enum { PARTS = sizeof parts / sizeof parts[0] };
 
 struct played {

@@ -1,5 +1,5 @@
 /*
- * Surveys among strangers and in trouble: forged answers, too many questions, no rights, a server that
+ * Surveys among strangers and under faults: forged answers, too many questions, no rights, a server that
  * starts again. Nobody is believed further than that, and a lock is never touched by any of it.
  */
 #include "support/hostile.h"
@@ -44,18 +44,18 @@ static redisReply *next_message(redisContext *context, int limit_ms) {
 /* A world whose clients never answer, and one that does. */
 struct fleet {
     struct world w;
-    hf_client *teller;
+    hf_client *responder;
 };
 
 static void fleet_begin(struct fleet *fleet) {
     hf_options mute = world_options(), options = telling();
     mute.report_after_ms = -1;
     world_begin(&fleet->w, &mute);
-    assert_int_equal(hf_open(server_url(fleet->w.server), &options, &fleet->teller), HF_OK);
+    assert_int_equal(hf_open(server_url(fleet->w.server), &options, &fleet->responder), HF_OK);
 }
 
 static void fleet_end(struct fleet *fleet) {
-    assert_int_equal(hf_close(fleet->teller), HF_OK);
+    assert_int_equal(hf_close(fleet->responder), HF_OK);
     world_end(&fleet->w);
 }
 
@@ -84,7 +84,7 @@ CASE_IN(an_answer_keeps_to_the_limit, struct fleet, fleet, fleet_begin, fleet_en
     hf_lock *locks[LOCKS];
     for (int i = 0; i < LOCKS; i++) {
         own_text *name = text_of("limit-%d", i);
-        assert_int_equal(hf_lock_new(fleet->teller, name, &locks[i]), HF_OK);
+        assert_int_equal(hf_lock_new(fleet->responder, name, &locks[i]), HF_OK);
         assert_int_equal(hf_lock_acquire(locks[i]), HF_OK);
     }
     redisReply *message = ask_until_answered(fleet->w.server, "2000 hwn 0 0 limit-*");
@@ -103,7 +103,7 @@ CASE_IN(an_answer_keeps_to_the_limit, struct fleet, fleet, fleet_begin, fleet_en
 /* Ten answers in a second at most, however many ask, and as many that only say that it is there,
  * and a burst of 32 of these; who asked and is gone costs nobody anything. */
 CASE_IN(many_questions_are_answered_a_few_times, struct fleet, fleet, fleet_begin, fleet_end) {
-    own_lock *lock = made(hf_lock_new, fleet->teller, "asked");
+    own_lock *lock = made(hf_lock_new, fleet->responder, "asked");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     freeReplyObject(ask_until_answered(fleet->w.server, "4000 hwn 0 0 "));
     struct monitor *monitor = monitor_start(fleet->w.server);
@@ -135,7 +135,7 @@ CASE_IN(nonsense_is_not_answered, struct fleet, fleet, fleet_begin, fleet_end) {
         "ask 1 " NUMBER " 4000  0 0 ",
         "ask 1 " NUMBER " 4000 hwn",
     };
-    own_lock *lock = made(hf_lock_new, fleet->teller, "asked");
+    own_lock *lock = made(hf_lock_new, fleet->responder, "asked");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     freeReplyObject(ask_until_answered(fleet->w.server, "4000 hwn 0 0 "));
     redisContext *hearer = subscribe(fleet->w.server, "holdfast_tell:" NUMBER);
@@ -235,14 +235,14 @@ CASE_IN(a_short_survey_reports_no_client_as_silent, struct fleet, fleet, fleet_b
     hf_fleet *found;
     size_t cut = 0;
     hf_survey_options options = HF_SURVEY_OPTIONS_INIT;
-    own_lock *lock = made(hf_lock_new, fleet->teller, "hurried");
+    own_lock *lock = made(hf_lock_new, fleet->responder, "hurried");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     freeReplyObject(ask_until_answered(fleet->w.server, "4000 hwn 0 0 "));
     for (int i = 0; i < 200 && cut < 5; i++) {
         options.limit_ms = 5 + i % 20;
         if (hf_survey(fleet->w.rival, &options, &found) != HF_OK)
             continue; /* there was not even time for the server */
-        hf_presence presence = presence_in(found, fleet->teller);
+        hf_presence presence = presence_in(found, fleet->responder);
         assert_int_not_equal(presence, HF_PRESENCE_SILENT);
         cut += presence == HF_PRESENCE_CONNECTED && (found->missing & HF_MISSING_ANSWERS) != 0;
         hf_fleet_free(found);
@@ -266,7 +266,7 @@ static bool kill_hearer(struct server *server, const char *id) {
 /* The connection that hears the answers is lost while they are waited for: whether they were given nobody knows. */
 CASE_IN(a_lost_connection_makes_no_client_silent, struct fleet, fleet, fleet_begin, fleet_end) {
     struct asker asker;
-    own_lock *lock = made(hf_lock_new, fleet->teller, "deaf");
+    own_lock *lock = made(hf_lock_new, fleet->responder, "refused");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     freeReplyObject(ask_until_answered(fleet->w.server, "4000 hwn 0 0 "));
     /* one that would answer, and does not, so that the survey waits */
@@ -351,19 +351,19 @@ WORLD_CASE(a_client_that_may_not_have_received_it_is_not_silent) {
 WORLD_CASE(facts_change_nothing) {
     static const char *const refused[] = {"-exists", "-del -hdel -pexpire"};
     for (int i = 0; i < 2; i++) {
-        hf_server_info *facts;
+        hf_server_info *info;
         own_text *command =
             text_of("ACL SETUSER less on >secret ~* +@all allchannels %s", refused[i]);
         cmd_ok(w->server, command);
         hf_client *less = open_as(w->server, "less");
         hf_lock *lock = made(hf_lock_new, less, WORLD_NAME);
         assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
-        assert_int_equal(hf_lock_server_info(lock, &facts), HF_OK);
-        hf_server_info_free(facts);
+        assert_int_equal(hf_lock_server_info(lock, &info), HF_OK);
+        hf_server_info_free(info);
         assert_int_equal(world_count(w, w->owner), 1);
         assert_int_equal(hf_lock_release(w->lock), HF_OK);
-        assert_int_equal(hf_lock_server_info(lock, &facts), HF_OK);
-        hf_server_info_free(facts);
+        assert_int_equal(hf_lock_server_info(lock, &info), HF_OK);
+        hf_server_info_free(info);
         assert_true(world_free(w));
         hf_lock_free(lock);
         assert_int_equal(hf_close(less), HF_OK);

@@ -17,7 +17,7 @@ static hf_fleet *survey_totals(hf_client *client) {
 }
 
 /* Until a client's losses are announced. */
-struct told {
+struct announced {
     hf_client *asker;
     const char *id; /* of the client that lost */
     uint64_t losses;
@@ -25,15 +25,15 @@ struct told {
     const hf_fleet_client *client;
 };
 
-static bool is_told(void *arg) {
-    struct told *told = arg;
-    hf_fleet_free(told->fleet);
-    told->fleet = survey_totals(told->asker);
-    told->client = NULL;
-    for (size_t i = 0; i < told->fleet->announced_len; i++)
-        if (strcmp(told->fleet->announced[i]->id, told->id) == 0)
-            told->client = told->fleet->announced[i];
-    return told->client != NULL && told->client->losses == told->losses;
+static bool is_announced(void *arg) {
+    struct announced *announced = arg;
+    hf_fleet_free(announced->fleet);
+    announced->fleet = survey_totals(announced->asker);
+    announced->client = NULL;
+    for (size_t i = 0; i < announced->fleet->announced_len; i++)
+        if (strcmp(announced->fleet->announced[i]->id, announced->id) == 0)
+            announced->client = announced->fleet->announced[i];
+    return announced->client != NULL && announced->client->losses == announced->losses;
 }
 
 static bool is_heard(void *server) {
@@ -59,32 +59,32 @@ WORLD_CASE(a_client_that_ends_has_announced_its_losses) {
     hf_client *loser = made(hf_open, server_url(w->server), &options);
     hf_lock *lock = made(hf_lock_new, loser, WORLD_NAME);
     snprintf(id, sizeof id, "%s", hf_client_id(loser));
-    struct told told = {.asker = w->rival, .id = id, .losses = 2};
+    struct announced announced = {.asker = w->rival, .id = id, .losses = 2};
     listen(w->rival, w->server);
     lose(lock, w->rival_lock);
     lose(lock, w->rival_lock);
-    assert_true(wait_until(is_told, &told, HANG_MS));
-    assert_int_equal(told.client->presence, HF_PRESENCE_CONNECTED);
-    assert_int_equal(told.client->pid, getpid());
-    assert_true(told.client->up_ms >= 0);
-    assert_true(told.client->acquired >= 2);
+    assert_true(wait_until(is_announced, &announced, HANG_MS));
+    assert_int_equal(announced.client->presence, HF_PRESENCE_CONNECTED);
+    assert_int_equal(announced.client->pid, getpid());
+    assert_true(announced.client->up_ms >= 0);
+    assert_true(announced.client->acquired >= 2);
 
     lose(lock, w->rival_lock);
     hf_lock_free(lock);
-    hf_close(loser); /* returns when it is told */
-    told.losses = 3;
-    assert_true(wait_until(is_told, &told, HANG_MS));
-    assert_int_equal(told.fleet->announced_len, 1);
-    hf_fleet_free(told.fleet);
+    hf_close(loser); /* returns when the loss is announced */
+    announced.losses = 3;
+    assert_true(wait_until(is_announced, &announced, HANG_MS));
+    assert_int_equal(announced.fleet->announced_len, 1);
+    hf_fleet_free(announced.fleet);
 }
 
 /* Surveys that want no totals do not have them. */
 WORLD_CASE(only_totals_have_them) {
-    struct told told = {.asker = w->rival, .id = hf_client_id(w->client), .losses = 1};
+    struct announced announced = {.asker = w->rival, .id = hf_client_id(w->client), .losses = 1};
     listen(w->rival, w->server);
     lose(w->lock, w->rival_lock);
-    assert_true(wait_until(is_told, &told, HANG_MS));
-    hf_fleet_free(told.fleet);
+    assert_true(wait_until(is_announced, &announced, HANG_MS));
+    hf_fleet_free(announced.fleet);
     own_fleet *fleet = survey(w->rival, NULL);
     assert_int_equal(fleet->announced_len, 0);
 }
@@ -120,23 +120,23 @@ WORLD_CASE(losses_alone_may_be_wanted) {
 /* A client that reports nothing announces nothing. */
 WORLD_CASE_WITH(a_client_that_does_not_report_is_silent, world_options(),
                 options.report_after_ms = -1) {
-    struct told told = {.asker = w->rival, .id = hf_client_id(w->client), .losses = 1};
+    struct announced announced = {.asker = w->rival, .id = hf_client_id(w->client), .losses = 1};
     listen(w->rival, w->server);
     size_t before = proxy_seen(w->proxy, CHANNEL);
     lose(w->lock, w->rival_lock);
     assert_int_equal(hf_ping(w->client), HF_OK);
-    assert_false(is_told(&told));
+    assert_false(is_announced(&announced));
     assert_int_equal(proxy_seen(w->proxy, CHANNEL), before);
-    hf_fleet_free(told.fleet);
+    hf_fleet_free(announced.fleet);
 }
 
 static bool is_lost(void *client) {
     return world_stats(client).losses == 1;
 }
 
-WORLD_CASE_WITH(what_could_not_be_announced_is_told_later, world_options(),
+WORLD_CASE_WITH(what_could_not_be_announced_is_announced_later, world_options(),
                 options.cmd_timeout_ms = WORLD_BRIEF_MS, options.watchdog_ms = 3000) {
-    struct told told = {.asker = w->rival, .id = hf_client_id(w->client), .losses = 1};
+    struct announced announced = {.asker = w->rival, .id = hf_client_id(w->client), .losses = 1};
     listen(w->rival, w->server);
     assert_int_equal(hf_lock_acquire(w->lock), HF_OK);
     proxy_refuse(w->proxy, true);
@@ -145,8 +145,8 @@ WORLD_CASE_WITH(what_could_not_be_announced_is_told_later, world_options(),
     proxy_heal(w->proxy);
     assert_int_equal(hf_lock_release(w->lock), HF_ELOST);
     assert_int_equal(hf_lock_acquire(w->lock), HF_OK); /* it is used again */
-    assert_true(wait_until(is_told, &told, HANG_MS));
-    hf_fleet_free(told.fleet);
+    assert_true(wait_until(is_announced, &announced, HANG_MS));
+    hf_fleet_free(announced.fleet);
     assert_int_equal(hf_lock_release(w->lock), HF_OK);
 }
 
@@ -164,14 +164,14 @@ WORLD_CASE(forged_announcements_are_bounded) {
                  "{\"v\":1,\"id\":\"%08x-0000-4000-8000-000000000000\",\"losses\":%d}", i, i);
         freeReplyObject(cmd(w->server, "PUBLISH %s %s", CHANNEL, text));
     }
-    struct told told = {
+    struct announced announced = {
         .asker = w->rival, .id = "000005db-0000-4000-8000-000000000000", .losses = 1499};
-    assert_true(wait_until(is_told, &told, HANG_MS));
-    assert_int_equal(told.client->presence, HF_PRESENCE_GONE);
-    assert_true(told.fleet->announced_len <= 1024);
-    assert_true(told.fleet->announced_len >= 1000);
-    assert_true(told.fleet->clients_len < 100);
-    hf_fleet_free(told.fleet);
+    assert_true(wait_until(is_announced, &announced, HANG_MS));
+    assert_int_equal(announced.client->presence, HF_PRESENCE_GONE);
+    assert_true(announced.fleet->announced_len <= 1024);
+    assert_true(announced.fleet->announced_len >= 1000);
+    assert_true(announced.fleet->clients_len < 100);
+    hf_fleet_free(announced.fleet);
 }
 
 /* Each node passes it on, and each client counts once. */
@@ -182,16 +182,16 @@ CASE(in_a_cluster_it_is_counted_once) {
     hf_client *loser = made(hf_open, shards_url(shards), &options);
     hf_lock *rival = made(hf_lock_new, asker, "clustered");
     hf_lock *lock = made(hf_lock_new, loser, "clustered");
-    struct told told = {.asker = asker, .id = hf_client_id(loser)};
+    struct announced announced = {.asker = asker, .id = hf_client_id(loser)};
     hf_fleet_free(survey_totals(asker));
     /* What is lost before it listens is not heard: it loses until that. */
     do {
         lose(lock, rival);
-        told.losses++;
-    } while (!is_told(&told) && told.losses < 200);
-    assert_non_null(told.client);
-    assert_int_equal(told.fleet->announced_len, 1);
-    hf_fleet_free(told.fleet);
+        announced.losses++;
+    } while (!is_announced(&announced) && announced.losses < 200);
+    assert_non_null(announced.client);
+    assert_int_equal(announced.fleet->announced_len, 1);
+    hf_fleet_free(announced.fleet);
     hf_lock_free(lock);
     hf_lock_free(rival);
     hf_close(loser);

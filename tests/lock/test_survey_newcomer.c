@@ -11,7 +11,7 @@
 struct inquiry {
     struct world w; /* its client asks */
     struct proxy *wire;
-    hf_client *teller; /* behind it */
+    hf_client *responder; /* behind it */
     hf_lock *lock;
     hf_fleet *fleet;
 };
@@ -62,7 +62,7 @@ static bool are_both_alive(void *arg) {
                      1);
     assert_true(proxy_release_held(inquiry->w.proxy) >= 1);
     pthread_join(thread, NULL);
-    world_owner_text(inquiry->teller, 1, id);
+    world_owner_text(inquiry->responder, 1, id);
     id[36] = '\0';
     assert_int_equal(presence_of(inquiry->fleet, NEWCOMER), HF_PRESENCE_ALIVE);
     bool alive = presence_of(inquiry->fleet, id) == HF_PRESENCE_ALIVE;
@@ -77,8 +77,8 @@ CASE(an_answer_counts_for_its_sender) {
     hf_options options = reporting(0), asking = reporting(-1);
     world_begin(&inquiry.w, &asking);
     inquiry.wire = proxy_start(server_socket(inquiry.w.server));
-    assert_int_equal(hf_open(proxy_url(inquiry.wire), &options, &inquiry.teller), HF_OK);
-    assert_int_equal(hf_lock_new(inquiry.teller, "told", &inquiry.lock), HF_OK);
+    assert_int_equal(hf_open(proxy_url(inquiry.wire), &options, &inquiry.responder), HF_OK);
+    assert_int_equal(hf_lock_new(inquiry.responder, "asked", &inquiry.lock), HF_OK);
     assert_int_equal(hf_lock_acquire(inquiry.lock), HF_OK);
     assert_true(wait_until(server_questions_are_received, inquiry.w.server, HANG_MS));
     proxy_delay(inquiry.wire, PUBLISH, 100);
@@ -86,7 +86,7 @@ CASE(an_answer_counts_for_its_sender) {
     proxy_heal(inquiry.wire);
     assert_int_equal(hf_lock_release(inquiry.lock), HF_OK);
     hf_lock_free(inquiry.lock);
-    assert_int_equal(hf_close(inquiry.teller), HF_OK);
+    assert_int_equal(hf_close(inquiry.responder), HF_OK);
     proxy_free(inquiry.wire);
     world_end(&inquiry.w);
 }

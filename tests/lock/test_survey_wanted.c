@@ -12,7 +12,7 @@
  * and released before. */
 struct reporter {
     struct world w;
-    hf_client *teller;
+    hf_client *responder;
     hf_lock *held, *wanted, *busy;
     struct world_caller waiter;
 };
@@ -24,9 +24,10 @@ static void reporter_begin(struct reporter *reporter) {
     options.name_prefix = "app:";
     mute.name_prefix = "app:";
     world_begin(&reporter->w, &mute);
-    assert_int_equal(hf_open(server_url(reporter->w.server), &options, &reporter->teller), HF_OK);
-    assert_int_equal(hf_lock_new(reporter->teller, "held", &reporter->held), HF_OK);
-    assert_int_equal(hf_lock_new(reporter->teller, WAITED, &reporter->wanted), HF_OK);
+    assert_int_equal(hf_open(server_url(reporter->w.server), &options, &reporter->responder),
+                     HF_OK);
+    assert_int_equal(hf_lock_new(reporter->responder, "held", &reporter->held), HF_OK);
+    assert_int_equal(hf_lock_new(reporter->responder, WAITED, &reporter->wanted), HF_OK);
     assert_int_equal(hf_lock_new(reporter->w.client, WAITED, &reporter->busy), HF_OK);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(hf_lock_acquire(reporter->wanted), HF_OK);
@@ -45,7 +46,7 @@ static void reporter_end(struct reporter *reporter) {
     hf_lock_free(reporter->held);
     hf_lock_free(reporter->wanted);
     hf_lock_free(reporter->busy);
-    assert_int_equal(hf_close(reporter->teller), HF_OK);
+    assert_int_equal(hf_close(reporter->responder), HF_OK);
     world_end(&reporter->w);
 }
 
@@ -60,18 +61,18 @@ static hf_fleet *survey(struct reporter *reporter, unsigned wanted, const char *
     return fleet;
 }
 
-static const hf_fleet_client *teller_in(const struct reporter *reporter, const hf_fleet *fleet) {
+static const hf_fleet_client *responder_in(const struct reporter *reporter, const hf_fleet *fleet) {
     for (size_t i = 0; i < fleet->clients_len; i++)
-        if (strcmp(fleet->clients[i]->id, hf_client_id(reporter->teller)) == 0)
+        if (strcmp(fleet->clients[i]->id, hf_client_id(reporter->responder)) == 0)
             return fleet->clients[i];
     return NULL;
 }
 
-/* The same, asked again while the teller has not answered: who has no processor in time is silent by right. */
+/* The same, asked again while the responder has not answered: who has no processor in time is silent by right. */
 static hf_fleet *survey_answered(struct reporter *reporter, unsigned wanted, const char *pattern) {
     for (int64_t until_ms = now_ms() + HANG_MS;;) {
         hf_fleet *fleet = survey(reporter, wanted, pattern);
-        const hf_fleet_client *client = teller_in(reporter, fleet);
+        const hf_fleet_client *client = responder_in(reporter, fleet);
         if (client != NULL && client->presence == HF_PRESENCE_ALIVE)
             return fleet;
         hf_fleet_free(fleet);
@@ -110,7 +111,7 @@ static bool is_ready(void *arg) {
 /* The server's view is included, whatever is wanted of the clients. */
 static void expect_reported(struct reporter *reporter, unsigned wanted) {
     own_fleet *fleet = survey_answered(reporter, wanted, NULL);
-    const hf_fleet_client *client = teller_in(reporter, fleet);
+    const hf_fleet_client *client = responder_in(reporter, fleet);
     assert_non_null(client);
     assert_int_equal(client->presence, HF_PRESENCE_ALIVE);
     assert_int_equal(client->left_out, 0);
@@ -148,8 +149,8 @@ CASE_IN(each_wish_alone, struct reporter, reporter, reporter_begin, reporter_end
 CASE_IN(times_are_reported_by_name, struct reporter, reporter, reporter_begin, reporter_end) {
     assert_true(wait_until(is_ready, reporter, HANG_MS));
     hf_fleet *fleet = survey_answered(reporter, HF_WANT_HISTOGRAMS, NULL);
-    const hf_fleet_name_stats *waited = times_of(teller_in(reporter, fleet), WAITED);
-    const hf_fleet_name_stats *held = times_of(teller_in(reporter, fleet), "held");
+    const hf_fleet_name_stats *waited = times_of(responder_in(reporter, fleet), WAITED);
+    const hf_fleet_name_stats *held = times_of(responder_in(reporter, fleet), "held");
     assert_non_null(waited);
     assert_non_null(held);
     assert_int_equal(waited->name_len, strlen(WAITED));
@@ -162,22 +163,22 @@ CASE_IN(times_are_reported_by_name, struct reporter, reporter, reporter_begin, r
     hf_fleet_free(fleet);
 
     fleet = survey_answered(reporter, HF_WANT_HISTOGRAMS, "wait*");
-    assert_int_equal(teller_in(reporter, fleet)->names_len, 1);
-    assert_non_null(times_of(teller_in(reporter, fleet), WAITED));
+    assert_int_equal(responder_in(reporter, fleet)->names_len, 1);
+    assert_non_null(times_of(responder_in(reporter, fleet), WAITED));
     hf_fleet_free(fleet);
 }
 
 /* Nobody holds it, and no server knows of it. */
 CASE_IN(free_locks_are_reported, struct reporter, reporter, reporter_begin, reporter_end) {
     static const char odd[] = "a \"b\"\\\n\xff{c}";
-    hf_lock *lock = made(hf_lock_new, reporter->teller, odd);
+    hf_lock *lock = made(hf_lock_new, reporter->responder, odd);
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
     assert_int_equal(hf_lock_release(lock), HF_OK);
     hf_lock_free(lock);
     assert_true(wait_until(is_ready, reporter, HANG_MS));
     own_fleet *fleet = survey_answered(reporter, HF_WANT_HISTOGRAMS, NULL);
     assert_int_equal(fleet->locks_len, 2);
-    const hf_fleet_name_stats *times = times_of(teller_in(reporter, fleet), odd);
+    const hf_fleet_name_stats *times = times_of(responder_in(reporter, fleet), odd);
     assert_non_null(times);
     assert_int_equal(times->hold.count, 1);
 }
@@ -219,7 +220,7 @@ CASE_IN(times_come_last_and_are_cut, struct reporter, reporter, reporter_begin, 
     enum { LIMIT = 2400 };
     for (int i = 0; i < 40; i++) {
         own_text *name = text_of("free-%d", i);
-        own_lock *lock = made(hf_lock_new, reporter->teller, name);
+        own_lock *lock = made(hf_lock_new, reporter->responder, name);
         assert_int_equal(hf_lock_acquire(lock), HF_OK);
         assert_int_equal(hf_lock_release(lock), HF_OK);
     }
@@ -238,8 +239,8 @@ CASE_IN(times_come_last_and_are_cut, struct reporter, reporter, reporter_begin, 
     assert_int_equal(text->str[text->len - 1], '}');
     freeReplyObject(message);
     own_fleet *fleet = survey_answered(reporter, HF_WANT_HISTOGRAMS, NULL);
-    assert_int_equal(teller_in(reporter, fleet)->names_len, 42);
-    assert_int_equal(teller_in(reporter, fleet)->names_left_out, 0);
+    assert_int_equal(responder_in(reporter, fleet)->names_len, 42);
+    assert_int_equal(responder_in(reporter, fleet)->names_left_out, 0);
 }
 
 RUN_CASES(world_start_server, world_stop_server)

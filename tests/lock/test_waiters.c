@@ -131,7 +131,7 @@ static bool somebody_listens(void *server) {
     return world_channels(server) > 0;
 }
 
-/* Or it has ended, as its time was over when the server told it to wait. */
+/* Or it has ended, as its time was over when the server made it wait. */
 static bool listens_or_ended(void *arg) {
     struct one *one = arg;
     return somebody_listens(one->w.server) || atomic_load(&one->calls) > 0;

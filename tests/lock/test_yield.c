@@ -150,7 +150,7 @@ WORLD_CASE(a_lost_message_ends_it_as_well) {
     release_and_free(w, op);
 }
 
-/* The message of its own release has not come when it attempts, in vain. Whatever is told after that is told to it,
+/* The message of its own release has not come when it attempts, in vain. Every later message is for it,
  * although the first message is still that one: both come together. False: it did not stand back. */
 static bool receives_messages_after_its_attempt(void) {
     struct world w;

@@ -256,7 +256,7 @@ static void *server_main(void *arg) {
         poll(fds, PEERS + 2, -1);
         char order = ' ';
         if (fds[0].revents != 0 && read(echo->pipe[0], &order, 1) != 1)
-            support_die("the echo server cannot be told anything");
+            support_die("the echo server cannot be reached");
         for (size_t i = 0; i < PEERS; i++)
             if (echo->peers[i].fd >= 0 && order != ' ')
                 leave(&echo->peers[i]);
@@ -297,7 +297,7 @@ const char *echo_socket(const struct echo_server *server) {
 
 static void order(const struct echo_server *server, char what) {
     if (write(echo_of(server)->pipe[1], &what, 1) != 1)
-        support_die("the echo server cannot be told anything");
+        support_die("the echo server cannot be reached");
 }
 
 void echo_cut(struct echo_server *server) {

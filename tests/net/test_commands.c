@@ -31,7 +31,7 @@ static void *work(void *arg) {
 
 /* As scene_conns, of those that carry commands: the last one was a script. A hold that lasts for a
  * second, if the machine pauses, has the client listen, on another connection, and ask whether it
- * still holds that, on the keeper's, which cannot be told from these. `ret_listens`: so there may
+ * still holds that, on the keeper's, which looks like these. `ret_listens`: so there may
  * be one more. */
 static size_t commanded(const hf_client *client, long long ids[SCENE_CONNS], bool *ret_listens) {
     char *list = cmd_str(scene_server(), "CLIENT LIST"), *rest = list, *raw;

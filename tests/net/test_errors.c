@@ -107,7 +107,7 @@ CASE_IN(U24_renewals_survive_a_script_flush, struct fixture, fixture, begin, end
 
 /* ---- States in which a server refuses ---- */
 
-struct trouble {
+struct fault {
     const char *word;
     void (*on)(struct fixture *fixture);
     void (*off)(struct fixture *fixture);
@@ -158,7 +158,7 @@ static void save_no_more(struct fixture *fixture) {
     cmd_ok(fixture->server, "CONFIG SET save %s", "");
 }
 
-static const struct trouble troubles[] = {
+static const struct fault faults[] = {
     {"NOREPLICAS", need_replica, need_none},
     {"READONLY", become_replica, become_master},
     {"MASTERDOWN", become_stale_replica, become_master},
@@ -166,26 +166,26 @@ static const struct trouble troubles[] = {
 };
 
 /* NOLINTBEGIN(bugprone-macro-parentheses): it names a variable */
-#define FOR_EACH_TROUBLE(trouble)                                                                  \
-    for (const struct trouble *trouble = troubles;                                                 \
-         trouble < troubles + sizeof troubles / sizeof troubles[0]; trouble++)
+#define FOR_EACH_FAULT(fault)                                                                      \
+    for (const struct fault *fault = faults; fault < faults + sizeof faults / sizeof faults[0];    \
+         fault++)
 /* NOLINTEND(bugprone-macro-parentheses) */
 
 /* A single attempt fails at once, a wait continues until it times out, and nothing is written. */
 CASE(U40_U41_U42_refusals_are_waited_out) {
-    FOR_EACH_TROUBLE(trouble) {
+    FOR_EACH_FAULT(fault) {
         struct fixture fixture;
         struct scene_call call;
         begin(&fixture);
-        trouble->on(&fixture);
+        fault->on(&fixture);
         assert_int_equal(hf_lock_try(fixture.lock), HF_EUNAVAILABLE);
-        assert_words(trouble->word);
+        assert_words(fault->word);
         int64_t start_ms = now_ms();
         assert_int_equal(hf_lock_acquire_for(fixture.lock, 400), HF_EUNAVAILABLE);
         assert_true(now_ms() - start_ms >= 400);
         scene_acquire(&call, fixture.lock, HF_FOREVER, NULL);
         assert_true(HOLDS_FOR(!atomic_load(&call.done), 100));
-        trouble->off(&fixture);
+        fault->off(&fixture);
         assert_int_equal(scene_join(&call), HF_OK);
         assert_int_equal(hf_lock_release_as(fixture.lock, call.options.owner), HF_OK);
         assert_false(key_exists(fixture.server, "app:lock"));
@@ -194,14 +194,14 @@ CASE(U40_U41_U42_refusals_are_waited_out) {
 }
 
 CASE(R07_renewals_survive_refusals) {
-    FOR_EACH_TROUBLE(trouble) {
+    FOR_EACH_FAULT(fault) {
         struct fixture fixture;
         begin(&fixture);
         assert_int_equal(hf_lock_acquire(fixture.lock), HF_OK);
-        trouble->on(&fixture);
+        fault->on(&fixture);
         wait_renewals(&fixture, 0, 1);
         assert_true(hf_lock_remaining_ms(fixture.lock) > 0);
-        trouble->off(&fixture);
+        fault->off(&fixture);
         wait_renewals(&fixture, 2, 0);
         assert_true(key_exists(fixture.server, "app:lock"));
         assert_int_equal(scene_stats(fixture.client).losses, 0);
@@ -218,16 +218,16 @@ static bool is_free(void *arg) {
 /* The caller gets the error, and the release is repeated until it works: long before the lease
  * ends. */
 CASE(U40_a_refused_release_is_made_up_for) {
-    FOR_EACH_TROUBLE(trouble) {
+    FOR_EACH_FAULT(fault) {
         struct fixture fixture;
         hf_acquire_options options = HF_ACQUIRE_OPTIONS_INIT;
         options.lease_ms = 10 * HANG_MS;
         begin(&fixture);
         assert_int_equal(hf_lock_acquire_with(fixture.lock, &options, NULL), HF_OK);
-        trouble->on(&fixture);
+        fault->on(&fixture);
         assert_int_equal(hf_lock_release(fixture.lock), HF_EUNAVAILABLE);
-        assert_words(trouble->word);
-        trouble->off(&fixture);
+        assert_words(fault->word);
+        fault->off(&fixture);
         assert_true(wait_until(is_free, fixture.server, HANG_MS));
         end(&fixture);
     }
@@ -364,7 +364,7 @@ CASE_IN(U46_channels_that_are_not_allowed, struct fixture, fixture, begin, end) 
     assert_false(key_exists(fixture->server, "app:lock"));
     assert_int_equal(scene_stats(client).notify_failures, 1);
     assert_int_equal(hf_lock_acquire(fixture->lock), HF_OK);
-    scene_acquire(&call, lock, HF_FOREVER, NULL); /* and it waits without being told */
+    scene_acquire(&call, lock, HF_FOREVER, NULL); /* and it waits without being notified */
     assert_true(HOLDS_FOR(!atomic_load(&call.done), 100));
     assert_int_equal(hf_lock_release(fixture->lock), HF_OK);
     assert_int_equal(scene_join(&call), HF_OK);

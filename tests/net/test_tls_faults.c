@@ -240,11 +240,11 @@ CASE(waiters_are_reported) {
     hf_options options = patient_options();
     own_client *holder = open_at(server_port(server), &options);
     own_client *waiter = open_at(server_port(server), &options);
-    hf_lock *held = scene_lock(holder, "told"), *wanted = scene_lock(waiter, "told");
+    hf_lock *held = scene_lock(holder, "notified"), *wanted = scene_lock(waiter, "notified");
     struct scene_call call;
     assert_int_equal(hf_lock_acquire(held), HF_OK);
     scene_acquire(&call, wanted, HF_FOREVER, NULL);
-    scene_wait_subscribed(server, "told");
+    scene_wait_subscribed(server, "notified");
     int64_t start_ms = now_ms();
     assert_int_equal(hf_lock_release(held), HF_OK);
     assert_int_equal(scene_join(&call), HF_OK);

@@ -15,7 +15,7 @@ struct peers_suite suite;
 enum { ANSWERS_MS = 5000 };
 
 struct played {
-    const struct scene *scene;
+    const struct peer_scene *scene;
     const struct peer *peer;
 };
 
@@ -102,13 +102,13 @@ static void play(void **state) {
 }
 
 static void play_all_at_once(void **state) {
-    const struct scene *scene = *state;
+    const struct peer_scene *scene = *state;
     peers_begin_case(NULL);
     scene->play(NULL);
     case_ended = true;
 }
 
-static void add(const struct scene *scene, const struct peer *peer) {
+static void add(const struct peer_scene *scene, const struct peer *peer) {
     struct played *played = calloc(1, sizeof *played);
     char *name = calloc(1, 128);
     if (played == NULL || name == NULL)

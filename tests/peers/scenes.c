@@ -126,7 +126,7 @@ static void neither_works_while_the_other_does(const struct peer *peer) {
     pair_end(&pair);
 }
 
-/* Nobody tells it that a lease has ended. One that sleeps until it is told tries again and again instead. */
+/* No message reports the end of a lease. A peer that sleeps until it is notified tries again and again instead. */
 static void it_takes_in_the_end(const struct peer *peer, const char *handle) {
     if (has(peer, PEER_WAITS))
         it_says("ok", "take %s", handle);
@@ -433,7 +433,7 @@ static void its_example_on_the_page(const struct peer *peer) {
     free(example.dir);
 }
 
-const struct scene scenes[] = {
+const struct peer_scene scenes[] = {
     {"its_hold_keeps_us_out", its_hold_keeps_us_out, 0, 0, false},
     {"our_hold_keeps_it_out", our_hold_keeps_it_out, 0, 0, false},
     {"it_sees_its_hold", it_sees_our_hold, PEER_SEES_OTHERS, 0, false},

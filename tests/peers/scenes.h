@@ -4,13 +4,13 @@
 
 #include "peers.h"
 
-struct scene {
+struct peer_scene {
     const char *name;
     void (*play)(const struct peer *peer); /* NULL: all of the suite's */
     unsigned wanted, unwanted;             /* traits of those that play it */
     bool all_at_once;                      /* one case for all: what takes time, takes it once */
 };
-extern const struct scene scenes[];
+extern const struct peer_scene scenes[];
 extern const size_t scenes_len;
 
 #endif

@@ -1,4 +1,4 @@
-/* What the tests of routes share: a client on a primary that sentinels watch, and what it is told.
+/* What the tests of routes share: a client on a primary that sentinels watch, and what it reports.
  *
  *     struct scene s;
  *     scene_begin(&s, NULL);

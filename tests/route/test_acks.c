@@ -72,7 +72,7 @@ CASE(one_of_two_is_enough_for_one) {
 
 CASE(report_changes_nothing) {
     own_client *client = acks_begin("acks=report" BRIEF);
-    own_lock *lock = acks_lock(client, HF_PLAIN, "told");
+    own_lock *lock = acks_lock(client, HF_PLAIN, "acked");
     hf_result result = HF_RESULT_INIT;
     trio_freeze(acks_trio, 2);
     assert_int_equal(hf_lock_acquire_with(lock, NULL, &result), HF_OK);
@@ -199,7 +199,7 @@ CASE(a_fair_grant_is_confirmed) {
     hf_lock_free(second);
 }
 
-/* Of a number nothing can be undone: it is only told. */
+/* Of a number nothing can be undone: it is only reported. */
 CASE(a_semaphore_only_reports) {
     own_client *client = acks_begin("acks=2" HALF_IN_VAIN);
     hf_result result = HF_RESULT_INIT;

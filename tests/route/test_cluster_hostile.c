@@ -3,7 +3,7 @@
  * replies, or refuse for a while. Every call ends at its deadline, and a refused command runs once
  * when it is no longer refused. The servers are simulated.
  */
-#include "route/pretender.h"
+#include "route/fake_node.h"
 #include "route/scene.h"
 
 #include <arpa/inet.h>
@@ -12,7 +12,7 @@
 #define BRIEF_MS 3000 /* the time of an exchange that is to fail */
 
 struct stage {
-    struct pretender *one, *other;
+    struct fake_node *one, *other;
     hf_client *client;
     hf_lock *lock;
     hf_sem *sem; /* where scripts are counted: nobody asks later if it is still held */
@@ -22,8 +22,8 @@ struct stage {
 /* The slot of the name is 1, which is what they say. The first serves everything. */
 static void begin_with(struct stage *s, int64_t cmd_timeout_ms) {
     char url[64];
-    *s = (struct stage){.one = pretender_start(), .other = pretender_start(), .nobody = -1};
-    snprintf(url, sizeof url, "redis-cluster://127.0.0.1:%d", pretender_port(s->one));
+    *s = (struct stage){.one = fake_node_start(), .other = fake_node_start(), .nobody = -1};
+    snprintf(url, sizeof url, "redis-cluster://127.0.0.1:%d", fake_node_port(s->one));
     hf_options options = scene_options();
     options.cmd_timeout_ms = cmd_timeout_ms;
     assert_int_equal(hf_open(url, &options, &s->client), HF_OK);
@@ -36,13 +36,13 @@ static void begin(struct stage *s) {
 }
 
 static void end(struct stage *s) {
-    pretender_says(s->one, 0, "");
-    pretender_says(s->other, 0, "");
+    fake_node_says(s->one, 0, "");
+    fake_node_says(s->other, 0, "");
     hf_lock_free(s->lock);
     hf_sem_free(s->sem);
     hf_close(s->client);
-    pretender_free(s->one);
-    pretender_free(s->other);
+    fake_node_free(s->one);
+    fake_node_free(s->other);
     if (s->nobody >= 0)
         close(s->nobody);
 }
@@ -63,19 +63,19 @@ static void hand_over(struct stage *s) {
     char map[128];
     assert_int_equal(hf_ping(s->client), HF_OK);
     snprintf(map, sizeof map, "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n",
-             pretender_port(s->other));
-    pretender_maps(s->one, map);
+             fake_node_port(s->other));
+    fake_node_maps(s->one, map);
 }
 
 /* ---- Sent elsewhere ---- */
 
 CASE_IN(sent_by_moved, struct stage, s, begin, end) {
     hand_over(s);
-    pretender_sends(s->one, PRETENDER_ALWAYS, "MOVED", pretender_port(s->other));
+    fake_node_sends(s->one, FAKE_NODE_ALWAYS, "MOVED", fake_node_port(s->other));
     assert_int_equal(hf_sem_release(s->sem, 1), HF_OK);
-    assert_int_equal(pretender_scripts(s->one), 1);
-    assert_int_equal(pretender_scripts(s->other), 1);
-    assert_int_equal(pretender_askings(s->other), 0);
+    assert_int_equal(fake_node_scripts(s->one), 1);
+    assert_int_equal(fake_node_scripts(s->other), 1);
+    assert_int_equal(fake_node_askings(s->other), 0);
     assert_int_equal(scene_stats(s->client).redirects, 1);
 }
 
@@ -83,43 +83,43 @@ CASE_IN(sent_by_moved, struct stage, s, begin, end) {
 CASE_IN(sent_to_the_same_host, struct stage, s, begin, end) {
     char text[32];
     hand_over(s);
-    snprintf(text, sizeof text, "-MOVED 1 :%d\r\n", pretender_port(s->other));
-    pretender_says(s->one, PRETENDER_ALWAYS, text);
+    snprintf(text, sizeof text, "-MOVED 1 :%d\r\n", fake_node_port(s->other));
+    fake_node_says(s->one, FAKE_NODE_ALWAYS, text);
     assert_int_equal(hf_sem_release(s->sem, 1), HF_OK);
-    assert_int_equal(pretender_scripts(s->one), 1);
-    assert_int_equal(pretender_scripts(s->other), 1);
+    assert_int_equal(fake_node_scripts(s->one), 1);
+    assert_int_equal(fake_node_scripts(s->other), 1);
 }
 
 /* The other is not known at first, nor is there a connection: it is asked for again until there is. */
 CASE_IN(sent_by_ask, struct stage, s, begin, end) {
-    pretender_sends(s->one, PRETENDER_ALWAYS, "ASK", pretender_port(s->other));
+    fake_node_sends(s->one, FAKE_NODE_ALWAYS, "ASK", fake_node_port(s->other));
     assert_int_equal(hf_sem_release(s->sem, 1), HF_OK);
-    assert_int_equal(pretender_scripts(s->other), 1);
-    assert_int_equal(pretender_askings(s->other), 1);
-    assert_true(pretender_scripts(s->one) < 20);
-    size_t before = pretender_scripts(s->one);
+    assert_int_equal(fake_node_scripts(s->other), 1);
+    assert_int_equal(fake_node_askings(s->other), 1);
+    assert_true(fake_node_scripts(s->one) < 20);
+    size_t before = fake_node_scripts(s->one);
     assert_int_equal(hf_sem_release(s->sem, 1), HF_OK);
-    assert_int_equal(pretender_scripts(s->one), before + 1);
-    assert_int_equal(pretender_scripts(s->other), 2);
+    assert_int_equal(fake_node_scripts(s->one), before + 1);
+    assert_int_equal(fake_node_scripts(s->other), 2);
 }
 
 /* The script goes there as a whole, behind ASKING again. */
 CASE_IN(a_server_without_the_script, struct stage, s, begin, end) {
-    pretender_sends(s->one, PRETENDER_ALWAYS, "ASK", pretender_port(s->other));
-    pretender_says(s->other, 1, "-NOSCRIPT No matching script. Please use EVAL.\r\n");
+    fake_node_sends(s->one, FAKE_NODE_ALWAYS, "ASK", fake_node_port(s->other));
+    fake_node_says(s->other, 1, "-NOSCRIPT No matching script. Please use EVAL.\r\n");
     assert_int_equal(hf_sem_release(s->sem, 1), HF_OK);
-    assert_int_equal(pretender_scripts(s->other), 2);
-    assert_int_equal(pretender_askings(s->other), 2);
+    assert_int_equal(fake_node_scripts(s->other), 2);
+    assert_int_equal(fake_node_askings(s->other), 2);
 }
 
 /* There are pauses, so that nobody is flooded. */
 static void sent_in_a_circle(const char *word) {
     OWN(end) struct stage s;
     begin_with(&s, BRIEF_MS);
-    pretender_sends(s.one, PRETENDER_ALWAYS, word, pretender_port(s.other));
-    pretender_sends(s.other, PRETENDER_ALWAYS, word, pretender_port(s.one));
+    fake_node_sends(s.one, FAKE_NODE_ALWAYS, word, fake_node_port(s.other));
+    fake_node_sends(s.other, FAKE_NODE_ALWAYS, word, fake_node_port(s.one));
     assert_int_equal(hf_lock_acquire_for(s.lock, BRIEF_MS), HF_EUNAVAILABLE);
-    assert_true(pretender_scripts(s.one) + pretender_scripts(s.other) < 150);
+    assert_true(fake_node_scripts(s.one) + fake_node_scripts(s.other) < 150);
 }
 
 CASE(sent_in_a_circle_by_moved) {
@@ -131,19 +131,19 @@ CASE(sent_in_a_circle_by_ask) {
 }
 
 CASE_IN(sent_to_itself, struct stage, s, begin_with, end, BRIEF_MS) {
-    pretender_sends(s->one, PRETENDER_ALWAYS, "MOVED", pretender_port(s->one));
+    fake_node_sends(s->one, FAKE_NODE_ALWAYS, "MOVED", fake_node_port(s->one));
     assert_int_equal(hf_lock_acquire_for(s->lock, BRIEF_MS), HF_EUNAVAILABLE);
-    assert_true(pretender_scripts(s->one) < 150);
+    assert_true(fake_node_scripts(s->one) < 150);
 }
 
 /* And back, when it has thought better of it. */
 static void sent_to_nobody(const char *word) {
     OWN(end) struct stage s;
     begin_with(&s, BRIEF_MS);
-    pretender_sends(s.one, PRETENDER_ALWAYS, word, dead_port(&s));
+    fake_node_sends(s.one, FAKE_NODE_ALWAYS, word, dead_port(&s));
     int err = hf_lock_acquire_for(s.lock, BRIEF_MS);
     assert_true(err == HF_EUNAVAILABLE || err == HF_EUNREACH);
-    pretender_says(s.one, 0, "");
+    fake_node_says(s.one, 0, "");
     assert_int_equal(hf_lock_acquire_for(s.lock, HANG_MS), HF_OK);
 }
 
@@ -163,7 +163,7 @@ CASE_IN(sent_nowhere, struct stage, s, begin, end) {
                                            "-ASK 1 127.0.0.1:99999\r\n",
                                            "-ASK 1 127.0.0.1\r\n"};
     for (size_t i = 0; i < sizeof nonsense / sizeof nonsense[0]; i++) {
-        pretender_says(s->one, 1, nonsense[i]);
+        fake_node_says(s->one, 1, nonsense[i]);
         assert_int_equal(hf_lock_acquire_for(s->lock, HANG_MS), HF_EUNAVAILABLE);
     }
 }
@@ -180,16 +180,16 @@ CASE(refused_for_a_while) {
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
         struct stage s;
         begin(&s);
-        pretender_says(s.one, 3, words[i]);
+        fake_node_says(s.one, 3, words[i]);
         assert_int_equal(hf_sem_release(s.sem, 1), HF_OK);
-        assert_int_equal(pretender_scripts(s.one), 4);
+        assert_int_equal(fake_node_scripts(s.one), 4);
         end(&s);
     }
 }
 
 /* A single attempt waits for a moment, too. */
 CASE_IN(refused_for_a_single_attempt, struct stage, s, begin, end) {
-    pretender_says(s->one, 2, "-CLUSTERDOWN The cluster is down\r\n");
+    fake_node_says(s->one, 2, "-CLUSTERDOWN The cluster is down\r\n");
     assert_int_equal(hf_lock_try(s->lock), HF_OK);
 }
 
@@ -198,9 +198,9 @@ CASE_IN(refused_for_a_single_attempt, struct stage, s, begin, end) {
 static void no_map(const char *bytes, int expected) {
     OWN(end) struct stage s;
     begin(&s);
-    pretender_maps(s.one, bytes);
+    fake_node_maps(s.one, bytes);
     assert_int_equal(hf_lock_try(s.lock), expected);
-    assert_int_equal(pretender_scripts(s.one), 0);
+    assert_int_equal(fake_node_scripts(s.one), 0);
 }
 
 CASE(maps_that_are_none) {
@@ -217,8 +217,8 @@ CASE_IN(a_map_with_a_hole, struct stage, s, begin_with, end, BRIEF_MS) {
     char map[128];
     for (int first = 2; first >= 0; first -= 2) {
         snprintf(map, sizeof map, "*1\r\n*3\r\n:%d\r\n:16383\r\n*2\r\n$0\r\n\r\n:%d\r\n", first,
-                 pretender_port(s->one));
-        pretender_maps(s->one, map);
+                 fake_node_port(s->one));
+        fake_node_maps(s->one, map);
         if (first > 0) {
             assert_int_equal(hf_lock_acquire_for(s->lock, BRIEF_MS), HF_EUNAVAILABLE);
             assert_non_null(
@@ -236,7 +236,7 @@ CASE_IN(a_map_with_a_hole, struct stage, s, begin_with, end, BRIEF_MS) {
 static void announce_elsewhere(struct stage *s) {
     own_text *map =
         text_of("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n" ELSEWHERE "\r\n:%d\r\n", dead_port(s));
-    pretender_maps(s->one, map);
+    fake_node_maps(s->one, map);
 }
 
 static int port_of_nobody(const struct stage *s) {
@@ -257,13 +257,13 @@ CASE_IN(an_address_that_is_mapped, struct stage, s, begin, end) {
     announce_elsewhere(s);
     snprintf(url, sizeof url,
              "redis-cluster://127.0.0.1:%d?address_map=" ELSEWHERE ":%d=127.0.0.1:%d",
-             pretender_port(s->one), port_of_nobody(s), pretender_port(s->other));
+             fake_node_port(s->one), port_of_nobody(s), fake_node_port(s->other));
     hf_options options = scene_options();
     own_client *client = made(hf_open, url, &options);
     own_lock *lock = scene_lock(client, HF_PLAIN, "Qi");
     assert_int_equal(hf_lock_acquire(lock), HF_OK);
-    assert_int_equal(pretender_scripts(s->one), 0);
-    assert_true(pretender_scripts(s->other) >= 1);
+    assert_int_equal(fake_node_scripts(s->one), 0);
+    assert_true(fake_node_scripts(s->other) >= 1);
 }
 
 RUN_CASES(NULL, NULL)

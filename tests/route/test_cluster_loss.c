@@ -66,7 +66,7 @@ CASE(many_are_verified) {
     shards_lose_writes(r.shards, old);
     assert_true(scene_wait_losses(&events, (int)lost));
     long long after_ms = atomic_load(&events.notified_ms) - shards_notified_ms(r.shards);
-    print_message("told %lld ms after the failover, of %zu\n", after_ms, many);
+    print_message("notified %lld ms after the failover, of %zu\n", after_ms, many);
     assert_true(!soak || after_ms <= 1000);
     for (size_t i = 0; i < many; i++) {
         assert_int_equal(hf_lock_release(locks[i]), cut[i] ? HF_ELOST : HF_OK);

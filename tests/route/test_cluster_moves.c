@@ -274,7 +274,7 @@ RING_CASE(side_keys_of_a_lock_move_first) {
     assert_int_equal(hf_lock_release_as(rival, waiter.owner), HF_OK);
 }
 
-/* ---- Told of a release over there ---- */
+/* ---- Notified of a release over there ---- */
 
 struct redirected {
     hf_client *client;

@@ -34,7 +34,7 @@ static bool is_refused(void *arg) {
     return count_refused(move->from) + count_refused(move->to) > move->refused;
 }
 
-/* When somebody was told to come again. */
+/* When a client was asked to come again. */
 static void end_move(struct move *move) {
     assert_true(wait_until(is_refused, move, HANG_MS));
     shards_move_keys(move->shards, move->slot, move->from, move->to);

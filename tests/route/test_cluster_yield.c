@@ -101,7 +101,7 @@ static void move_away(struct stage *stage) {
     say(stage, "HSET " NAME " other:1 1");
 }
 
-/* That one has released it, and a listener where it was is told, too. */
+/* That one has released it, and a listener where it was is notified, too. */
 static void free_it(struct stage *stage) {
     say(stage, "DEL " NAME);
     cmd_ok(stage->from, stage->sharded ? "SPUBLISH %s 0" : "PUBLISH %s 0", stage->channel);

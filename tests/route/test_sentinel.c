@@ -111,7 +111,7 @@ struct busy {
     hf_client *client;
     int number;
     atomic_int rounds;
-    int wrong; /* an error that nobody who has patience should see; HF_OK: none */
+    int wrong; /* an error that no patient call should see; HF_OK: none */
 };
 
 /* Writes to the old primary after the new one began may be lost; then the loss is reported. */

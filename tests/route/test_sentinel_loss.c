@@ -63,7 +63,7 @@ static void note_announcement(hf_log_level level, const char *message, void *use
         atomic_compare_exchange_strong(at_ms, &none, now_ms());
 }
 
-/* All of very many are asked about, and none is told wrongly. What is promised is a second; it is
+/* All of very many are asked about, and none is reported wrongly. What is promised is a second; it is
  * only demanded where nothing else is to be done. */
 CASE(many_are_verified) {
     OWN(scene_end) struct scene s;
@@ -87,7 +87,7 @@ CASE(many_are_verified) {
     server_kill(watched_primary(s.watched));
     assert_true(scene_wait_losses(&events, 2));
     long long after_ms = now_ms() - atomic_load(&announced_ms);
-    print_message("told %lld ms after the announcement, of %zu\n", after_ms, many);
+    print_message("notified %lld ms after the announcement, of %zu\n", after_ms, many);
     assert_true(!soak || after_ms <= 1000);
     for (size_t i = 0; i < many; i++) {
         assert_int_equal(hf_lock_release(locks[i]), i == 0 || i == 501 ? HF_ELOST : HF_OK);

@@ -44,7 +44,7 @@ static void cut_off(struct server *server) {
     freeReplyObject(cmd(server, "CLIENT KILL TYPE normal"));
 }
 
-/* It was told of the change, or is now. What was acquired before may be released after it: the new
+/* It was notified of the change, or is now. What was acquired before may be released after it: the new
  * one does not have it. */
 static bool has_moved(void *arg) {
     hf_lock *lock = arg;

@@ -8,8 +8,8 @@
 #include "route/scene.h"
 #include "support/front.h"
 #include "support/server_internal.h"
+#include "support/supervisor.h"
 #include "support/tls.h"
-#include "support/warden.h"
 
 #include <signal.h>
 
@@ -145,7 +145,7 @@ static bool is_found(void *arg) {
 }
 
 static bool is_found_or_ended(void *arg) {
-    return is_found(arg) || !warden_running(((const struct real *)arg)->pid);
+    return is_found(arg) || !supervisor_running(((const struct real *)arg)->pid);
 }
 
 /* At a port that nobody else has taken meanwhile. */
@@ -154,9 +154,9 @@ static void start_real(struct real *real) {
     do {
         real->port = server_pick_port();
         write_config(real);
-        real->pid = warden_spawn(real->log, argv);
+        real->pid = supervisor_spawn(real->log, argv);
         assert_true(wait_until(is_found_or_ended, real, HANG_MS));
-    } while (!warden_running(real->pid));
+    } while (!supervisor_running(real->pid));
 }
 
 CASE(a_real_sentinel) {
@@ -165,7 +165,7 @@ CASE(a_real_sentinel) {
     snprintf(real.log, sizeof real.log, "%s/log", real.dir);
     start_real(&real);
     assert_true(is_found(&real));
-    warden_end(real.pid, SIGKILL, HANG_MS);
+    supervisor_end(real.pid, SIGKILL, HANG_MS);
     temp_dir_remove(real.dir);
     free(real.dir);
 }

@@ -21,7 +21,7 @@ struct fair_row {
     const char *reply;     /* without the closing time; "~n" a pttl that was n; "!CODE" */
     const char *after;     /* as the player writes it; a TTL is compared with `ttl_ms` */
     int64_t ttl_ms;        /* of the lock; 0: there is none */
-    const char *heard;     /* "owner:message" of the listeners, blanks between; NULL: nothing */
+    const char *received;  /* "owner:message" of the listeners, blanks between; NULL: nothing */
     const char *resent;    /* what a resend leaves, if not the same */
 };
 

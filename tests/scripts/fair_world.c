@@ -56,7 +56,7 @@ static void subscribe(struct fair_model *m, const char *name, bool on) {
     if (redisGetReply(m->subscriber, (void **)&reply) != REDIS_OK)
         support_die("no answer to SUBSCRIBE");
     freeReplyObject(reply);
-    note(&m->play, "%s %s", name, on ? "listens" : "is deaf");
+    note(&m->play, "%s %s", name, on ? "subscribes" : "is not subscribed");
 }
 
 void fair_listen(struct fair_model *m, int who, bool on) {

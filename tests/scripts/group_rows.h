@@ -19,10 +19,10 @@ struct group_row {
     const char *before;
     const char *commands; /* one more to prepare; may be NULL */
     const char *script;
-    const char *call;  /* as for script_call() */
-    const char *reply; /* as in row.h */
-    const char *after; /* NULL: the same as before */
-    const char *heard; /* as listener_heard() tells it; NULL for nothing */
+    const char *call;     /* as for script_call() */
+    const char *reply;    /* as in row.h */
+    const char *after;    /* NULL: the same as before */
+    const char *received; /* as listener_received() tells it; NULL for nothing */
     /* What a second copy is answered; NULL: the same. It publishes nothing, and leaves what the
      * first one left, but for `resent`. */
     const char *resent_reply;

@@ -27,7 +27,7 @@ struct permits_row {
     const char *call;  /* as for script_call() */
     const char *reply; /* as in row.h */
     const char *after;
-    const char *heard;        /* as listener_heard() tells it; NULL for nothing */
+    const char *received;     /* as listener_received() tells it; NULL for nothing */
     const char *resent_reply; /* what a second copy is answered; NULL: the same */
     const char *resent;       /* what it leaves; NULL: the same, and it publishes nothing */
     const char *other_key;    /* is there as well, and stays what it is */

@@ -94,7 +94,7 @@ static void acquire_answered(struct model *m, const struct request *r, int code,
         break;
     case 0:
         if (r->count > 0)
-            violated(&m->play, "%s holds and is told to wait", name_of(r->sender));
+            violated(&m->play, "%s holds and must wait", name_of(r->sender));
         m->tally.busy++;
         if (must_settle(m, o))
             settle(m, o, 1);

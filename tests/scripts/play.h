@@ -48,7 +48,7 @@ char *play_load_text(struct server *server, const char *text);
 
 unsigned roll(struct play *play, unsigned sides);
 int larger(int a, int b);
-int64_t clock_ms(int tick); /* as a script is told */
+int64_t clock_ms(int tick); /* as scripts see it */
 
 /* Time passes, for all keys of the server. Returns how many ran out. */
 long long pass_ticks(struct play *play, int ticks);

@@ -1,4 +1,4 @@
-/* A client of the quorum's model: the rules of src/joint, without its threads and its patience.
+/* A client of the quorum's model: the rules of src/joint, without its threads and its timeouts.
  *
  * Part of quorum_model.c, on its one thread. What counts, until when, and whether there was a break is
  * asked of the library (joint/quorum/quorum_validity.h), and so is what token it has. */

@@ -90,7 +90,7 @@ static void acquire_answered(struct rw_model *m, const struct request *r, int co
         held(m, r, value);
     } else if (code == 0) {
         if (r->count > 0)
-            violated(&m->play, "%s holds and is told to wait", rw_client_names[r->who]);
+            violated(&m->play, "%s holds and must wait", rw_client_names[r->who]);
         m->tally.busy++;
         if (copies_left) /* one may have read, on a lock that Java cut short: its key counts for nobody */
             p->orphans_until = p->horizon;

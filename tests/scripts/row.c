@@ -127,12 +127,12 @@ bool reply_fits(const redisReply *reply, const char *expected, struct span span,
     return true;
 }
 
-bool heard_fits(struct listener *listener, const char *expected, char why[WHY]) {
-    const char *heard = listener_received(listener);
+bool received_fits(struct listener *listener, const char *expected, char why[WHY]) {
+    const char *received = listener_received(listener);
     if (expected == NULL)
         expected = "";
-    return strcmp(heard, expected) == 0 ||
-           differs(why, "heard '%s' instead of '%s'", heard, expected);
+    return strcmp(received, expected) == 0 ||
+           differs(why, "received '%s' instead of '%s'", received, expected);
 }
 
 static int by_text(const void *a, const void *b) {
@@ -235,7 +235,7 @@ static bool resend_is_harmless(struct stage *stage, redisContext *connection, co
     const struct state *wanted = row->resent[0].key != NULL ? row->resent : row->after;
     if (!all_fits(stage, wanted, span, detail))
         return differs(why, "after a resend %s", detail);
-    return heard_fits(stage->listener, row->heard_again, detail) ||
+    return received_fits(stage->listener, row->received_again, detail) ||
            differs(why, "after a resend %s", detail);
 }
 
@@ -254,6 +254,6 @@ bool row_plays(struct stage *stage, redisContext *connection, const struct row *
     if (!fits || !all_fits(stage, row->after, span, why))
         return false;
 
-    return heard_fits(stage->listener, row->heard, why) &&
+    return received_fits(stage->listener, row->received, why) &&
            resend_is_harmless(stage, connection, row, span, why);
 }

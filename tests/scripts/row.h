@@ -35,9 +35,9 @@ struct row {
                            time alone, in us, "done n" if its last three digits are to be n; "!CODE" for an
                            error that starts with it */
     struct state after[ROW_KEYS];
-    const char *heard;             /* as listener_heard() tells it; NULL for nothing */
+    const char *received;          /* as listener_received() tells it; NULL for nothing */
     struct state resent[ROW_KEYS]; /* what a resend leaves, where that is not the same as `after` */
-    const char *heard_again;       /* what a resend publishes; NULL for nothing */
+    const char *received_again;    /* what a resend publishes; NULL for nothing */
 };
 
 /* Where rows run: a server, which learns a script when it is first called. */
@@ -75,7 +75,7 @@ bool ttl_fits(int64_t ttl_ms, int64_t set_ms, struct span span);
 /* `expected` as a row's reply. */
 bool reply_fits(const redisReply *reply, const char *expected, struct span span, char why[WHY]);
 
-/* What was published since the last time, as a row's `heard`. */
-bool heard_fits(struct listener *listener, const char *expected, char why[WHY]);
+/* What was published since the last time, as a row's `received`. */
+bool received_fits(struct listener *listener, const char *expected, char why[WHY]);
 
 #endif

@@ -1,4 +1,4 @@
-/* Loading scripts, calling them and hearing what they publish.
+/* Loading scripts, calling them and receiving what they publish.
  *
  * Used by the programs of this folder, from their one thread. Connections are made here with
  * hiredis rather than through the command helpers of the server fixture, because a script has to
@@ -218,19 +218,19 @@ const char *script_error(const redisReply *reply) {
 
 struct listener {
     redisContext *connection;
-    char heard[256];
+    char received[256];
 };
 
 static void listener_note(struct listener *listener, const char *command, const char *payload) {
-    size_t used = strlen(listener->heard);
-    int wanted = snprintf(listener->heard + used, sizeof listener->heard - used, "%s%s %s",
+    size_t used = strlen(listener->received);
+    int wanted = snprintf(listener->received + used, sizeof listener->received - used, "%s%s %s",
                           used > 0 ? ", " : "", command, payload);
-    if (wanted < 0 || (size_t)wanted >= sizeof listener->heard - used)
-        support_die("more messages than a test should make: %s", listener->heard);
+    if (wanted < 0 || (size_t)wanted >= sizeof listener->received - used)
+        support_die("more messages than a test should make: %s", listener->received);
 }
 
 const char *listener_received(struct listener *listener) {
-    listener->heard[0] = '\0';
+    listener->received[0] = '\0';
     redisAppendCommand(listener->connection, "PING");
     for (;;) {
         redisReply *reply = NULL;
@@ -247,7 +247,7 @@ const char *listener_received(struct listener *listener) {
             listener_note(listener, "spublish", reply->element[2]->str);
         freeReplyObject(reply);
         if (done)
-            return listener->heard;
+            return listener->received;
     }
 }
 

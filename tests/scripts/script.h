@@ -56,7 +56,7 @@ redisReply *script_written_out(redisReply *reply, long long value);
  * inside a script. */
 const char *script_error(const redisReply *reply);
 
-/* ---- Who hears what is published ------------------------------------------------------------ */
+/* ---- Who receives what is published ------------------------------------------------------------ */
 
 /* Listens on one channel, to PUBLISH and where the server knows it to SPUBLISH. */
 struct listener;

@@ -30,11 +30,11 @@ struct counter_row {
     const char *name;
     const char *before; /* one or two commands with "; " between; may be NULL */
     const char *script;
-    const char *call;  /* as for script_call(); the second key is put between */
-    const char *reply; /* two integers, or "!CODE" for an error that starts with it */
-    const char *after; /* the value of the key; its type if it is no string; NULL: no key */
-    int64_t ttl_ms;    /* NO_TTL, or what it was set to */
-    const char *heard; /* as listener_heard() tells it; NULL for nothing */
+    const char *call;     /* as for script_call(); the second key is put between */
+    const char *reply;    /* two integers, or "!CODE" for an error that starts with it */
+    const char *after;    /* the value of the key; its type if it is no string; NULL: no key */
+    int64_t ttl_ms;       /* NO_TTL, or what it was set to */
+    const char *received; /* as listener_received() tells it; NULL for nothing */
 };
 
 static const struct counter_row rows[] = {
@@ -450,7 +450,7 @@ static bool call_fits(redisContext *user, const struct counter_row *row, int64_t
     span.end_ms = server_time_ms(stage->server);
     bool fits = reply_fits(reply, row->reply, span, why);
     freeReplyObject(reply);
-    return fits && key_fits(row, span, why) && heard_fits(stage->listener, row->heard, why);
+    return fits && key_fits(row, span, why) && received_fits(stage->listener, row->received, why);
 }
 
 static bool counter_row_plays(redisContext *user, const struct counter_row *row, char why[WHY]) {
@@ -471,7 +471,7 @@ static bool plays(redisContext *user, size_t i, char why[WHY]) {
 
 /* No right to the channel: it is done, and the reply says that nobody was notified. */
 CASE(U46_done_but_not_notified) {
-    static const struct counter_row deaf[] = {
+    static const struct counter_row unpublished[] = {
         {"set", NULL, "semaphore_set", "thekey , 0 3 0" TELL, "2 3", "3", NO_TTL, NULL},
         {"release", "SET thekey 1", "semaphore_change", "thekey , 0 3 0" TELL, "2 4", "4", NO_TTL,
          NULL},
@@ -481,13 +481,13 @@ CASE(U46_done_but_not_notified) {
         {"latch", NULL, "latch_set", "thekey , 0 3" TELL, "2 3", "3", NO_TTL, NULL},
         {"open", "SET thekey 1", "latch_count_down", "thekey , 0" TELL, "2 0", NULL, 0, NULL},
     };
-    for (size_t i = 0; i < sizeof deaf / sizeof *deaf; i++) {
-        struct grant mute = *grant_of(deaf[i].script);
+    for (size_t i = 0; i < sizeof unpublished / sizeof *unpublished; i++) {
+        struct grant mute = *grant_of(unpublished[i].script);
         mute.channels = "";
         own_context *user = connect_new_user(stage, "mute", &mute, NULL);
         char why[WHY];
-        if (!counter_row_plays(user, &deaf[i], why))
-            fail_msg("%s: %s", deaf[i].name, why);
+        if (!counter_row_plays(user, &unpublished[i], why))
+            fail_msg("%s: %s", unpublished[i].name, why);
     }
 }
 

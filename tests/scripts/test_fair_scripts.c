@@ -276,13 +276,13 @@ static void close_subscribers(struct subscribers *subscribers) {
 static void received_messages(struct subscribers *subscribers, char *out, size_t room) {
     out[0] = '\0';
     for (size_t i = 0; i < subscribers->len; i++) {
-        const char *heard = listener_received(subscribers->listener[i]);
-        if (heard[0] == '\0')
+        const char *received = listener_received(subscribers->listener[i]);
+        if (received[0] == '\0')
             continue;
-        assert_null(strchr(heard, ',')); /* once */
+        assert_null(strchr(received, ',')); /* once */
         snprintf(out + strlen(out), room - strlen(out), "%s%s:", out[0] != '\0' ? " " : "",
                  subscribers->owner[i]);
-        append_value(out, room, strchr(heard, ' ') + 1);
+        append_value(out, room, strchr(received, ' ') + 1);
     }
 }
 
@@ -318,7 +318,7 @@ static void play(void **state) {
     const struct fair_row *row = *state;
     redisContext *admin = connect_as(server, NULL, NULL), *connection = connect_user(NULL);
     struct subscribers subscribers;
-    char heard[TEXT];
+    char received[TEXT];
     int64_t start_ms = now_ms();
     prepare(admin, row->before);
     open_subscribers(&subscribers, row->listeners);
@@ -328,15 +328,15 @@ static void play(void **state) {
     freeReplyObject(reply);
     assert_state(row, "after", row->after);
     assert_ttl(row, start_ms);
-    received_messages(&subscribers, heard, sizeof heard);
-    if (strcmp(heard, row->heard != NULL ? row->heard : "") != 0)
-        fail_msg("%s: heard '%s'", row->name, heard);
+    received_messages(&subscribers, received, sizeof received);
+    if (strcmp(received, row->received != NULL ? row->received : "") != 0)
+        fail_msg("%s: received '%s'", row->name, received);
 
-    /* The same again, as after a lost reply. Who is not granted anything may be told twice. */
+    /* The same again, as after a lost reply. Who is not granted anything may be notified twice. */
     freeReplyObject(call(connection, row->script, row->call));
     assert_state(row, "after a resend", row->resent != NULL ? row->resent : row->after);
-    received_messages(&subscribers, heard, sizeof heard);
-    assert_null(strstr(heard, "#"));
+    received_messages(&subscribers, received, sizeof received);
+    assert_null(strstr(received, "#"));
     close_subscribers(&subscribers);
     redisFree(connection);
     redisFree(admin);
@@ -391,7 +391,7 @@ CASE(a_hand_over_says_that_there_are_more) {
         {"release", "0 me 1 30000", "", -1, 2}, /* the resend of it */
         {"give_up", "0 me 0", "HSET f me 1", 1, 1},
         {"give_up", "0 me 0", "", 0, 1},
-        {"break", "0 me", "HSET f me 1", 1, 2}, /* 1 would be: and the holder was not told */
+        {"break", "0 me", "HSET f me 1", 1, 2}, /* 1 would be: and the holder was not notified */
         {"hand_over", "0 me", "", 1, 1},
     };
     own_context *connection = connect_as(server, NULL, NULL);
@@ -623,7 +623,7 @@ CASE(C056_java_behind_ours_gets_its_deadline) {
     assert_int_equal(cmd_int(server, "ZSCORE z java"), TIME_MS + 360000);
     redisReply *reply = call(connection, "release", "0 me 1 30000");
     freeReplyObject(reply);
-    assert_int_equal(java("java", TIME_MS + 1), -9); /* it was told, comes, and has it */
+    assert_int_equal(java("java", TIME_MS + 1), -9); /* it was notified, comes, and has it */
 }
 
 /* A Java client in front takes its wait off our deadline when it leaves: we had added it. */

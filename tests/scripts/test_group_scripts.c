@@ -156,15 +156,15 @@ static bool group_row_plays(redisContext *connection, const struct group_row *ro
     listener_received(stage->listener);
     if (!call_fits(connection, row, row->reply, after, span, why))
         return false;
-    if (!heard_fits(stage->listener, row->heard, why))
+    if (!received_fits(stage->listener, row->received, why))
         return false;
 
     const char *reply = row->resent_reply != NULL ? row->resent_reply : row->reply;
     char detail[WHY];
     if (!call_fits(connection, row, reply, row->resent != NULL ? row->resent : after, span, detail))
         return differs(why, "sent again: %.400s", detail);
-    const char *heard = listener_received(stage->listener);
-    return heard[0] == '\0' || differs(why, "sent again, it published '%s'", heard);
+    const char *received = listener_received(stage->listener);
+    return received[0] == '\0' || differs(why, "sent again, it published '%s'", received);
 }
 
 static struct row_head head_of(size_t i) {

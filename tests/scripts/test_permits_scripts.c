@@ -172,7 +172,7 @@ static bool permits_row_plays(redisContext *connection, const struct permits_row
     listener_received(stage->listener);
     if (!call_fits(connection, row, row->reply, row->after, span, why))
         return false;
-    if (!heard_fits(stage->listener, row->heard, why))
+    if (!received_fits(stage->listener, row->received, why))
         return false;
 
     bool adds = row->resent != NULL;
@@ -180,8 +180,8 @@ static bool permits_row_plays(redisContext *connection, const struct permits_row
     char detail[WHY];
     if (!call_fits(connection, row, reply, adds ? row->resent : row->after, span, detail))
         return differs(why, "sent again: %.400s", detail);
-    const char *heard = listener_received(stage->listener);
-    return adds || heard[0] == '\0' || differs(why, "sent again, it published '%s'", heard);
+    const char *received = listener_received(stage->listener);
+    return adds || received[0] == '\0' || differs(why, "sent again, it published '%s'", received);
 }
 
 static struct row_head head_of(size_t i) {

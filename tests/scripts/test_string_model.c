@@ -29,7 +29,7 @@ enum { OWNERS = 3, COPIES = 64, LATE_RELEASES = 64 };
 enum {
     LEASE = 100,
     LONG_LEASE = 600,
-    PATIENCE = 12,
+    CMD_TIMEOUT = 12,
     STEPS = 400,
     STUCK_MAX = 300,
     SAMPLE_OLD = 10
@@ -116,7 +116,7 @@ static void ask_server(struct model *m, int who, enum verb verb, int64_t number)
                                .owner = who,
                                .token = o->token,
                                .number = number,
-                               .not_after = m->now + o->ahead + PATIENCE,
+                               .not_after = m->now + o->ahead + CMD_TIMEOUT,
                                .request = o->request});
 }
 
@@ -206,7 +206,7 @@ static int run_command(struct model *m, const struct copy *copy) {
 
 /* ---- Owners ---- */
 
-static void let_go(struct model *m, struct owner *o) {
+static void release(struct model *m, struct owner *o) {
     if (o->lost_copy)
         owe_release(m, o->token, surely_over(o));
     *o = (struct owner){.ahead = o->ahead, .sampled = o->sampled};
@@ -243,7 +243,7 @@ static void answered(struct model *m, const struct copy *copy, int reply) {
         o->state = HOLDING;
         o->believes = NEVER;
     } else if (copy->verb == ACQUIRE || copy->verb == RELEASE || copy->verb == PERSIST)
-        let_go(m, o);
+        release(m, o);
     else if (reply == 0) /* gone, or too late */
         return;
     else if (copy->verb == RENEW)
@@ -292,10 +292,10 @@ static void timed_out(struct model *m, int who) {
             return;
         }
         owe_release(m, o->token, m->now);
-        let_go(m, o);
+        release(m, o);
     } else if (o->verb == RELEASE || (o->verb == PERSIST && o->state == ASKING)) {
         owe_release(m, o->token, m->now);
-        let_go(m, o);
+        release(m, o);
     }
 }
 
@@ -304,7 +304,7 @@ static void use_hold(struct model *m, int who) {
     unsigned what = roll(&m->play, 6);
     if (m->now >= o->believes) { /* it ran out */
         owe_release(m, o->token, m->now);
-        let_go(m, o);
+        release(m, o);
     } else if (what == 0) {
         o->believes = 0; /* the caller is done with it */
         ask_server(m, who, RELEASE, 0);
@@ -324,7 +324,7 @@ static void use_hold(struct model *m, int who) {
 
 static void act(struct model *m, int who) {
     struct owner *o = &m->owners[who];
-    if (o->in_flight && m->now - o->sent >= PATIENCE)
+    if (o->in_flight && m->now - o->sent >= CMD_TIMEOUT)
         timed_out(m, who);
     else if (!o->in_flight && o->state == IDLE && roll(&m->play, 4) == 0)
         begin(m, who);
@@ -340,7 +340,7 @@ static void step_clock(struct model *m) {
     for (int i = 0; i < OWNERS; i++)
         if (m->owners[i].believes > m->now ||
             (m->discipline != NEVER_ASKS_TIME &&
-             m->now - m->owners[i].sampled <= SAMPLE_OLD + PATIENCE))
+             m->now - m->owners[i].sampled <= SAMPLE_OLD + CMD_TIMEOUT))
             return;
     m->server.ahead += LEASE / 2;
     m->stepped++;
@@ -364,7 +364,7 @@ static void deliver(struct model *m) {
             continue;
         m->copies[i].used = false;
         int reply = run_command(m, &copy);
-        m->late += copy.at - m->now > PATIENCE;
+        m->late += copy.at - m->now > CMD_TIMEOUT;
         if (copy.verb == SETTLE) {
             if (copy.reply_lost) {
                 m->late_releases[copy.owner].sent = false; /* and again */

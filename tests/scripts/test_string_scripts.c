@@ -190,11 +190,11 @@ CASE(S41_break_script) {
     static const struct step_row all[] = {
         {"own", HELD, "thelock , T publish " STRING_CHANNEL " holdfast_ask broken", "1 0", "0 0",
          "", 0},
-        {"no_holders_told", HELD, "thelock , T publish " STRING_CHANNEL, "1 0", "0 0", "", 0},
+        {"no_holders_notified", HELD, "thelock , T publish " STRING_CHANNEL, "1 0", "0 0", "", 0},
         {"another", OTHER, "thelock , T publish " STRING_CHANNEL " holdfast_ask broken", "0 0",
          "0 0", "U", 5000},
-        {"holder_not_told", HELD, "thelock , T publish " STRING_CHANNEL " elsewhere broken", "1 -1",
-         "0 0", "", 0},
+        {"holder_not_notified", HELD, "thelock , T publish " STRING_CHANNEL " elsewhere broken",
+         "1 -1", "0 0", "", 0},
         {"not_notified", HELD, "thelock , T publish another holdfast_ask broken", "2 0", "0 0", "",
          0},
     };

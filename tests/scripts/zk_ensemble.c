@@ -304,7 +304,7 @@ void at_leader(struct zk_model *m, const struct event *event) {
     pump(m, event->connection);
 }
 
-/* ---- Trouble ---------------------------------------------------------------------------------- */
+/* ---- Faults ---------------------------------------------------------------------------------- */
 
 static void break_connection(struct zk_model *m, int client) {
     int connection = m->clients[client].connection;
@@ -333,7 +333,7 @@ static void lose_follower(struct zk_model *m, bool dies) {
             ensemble_close(m, i, notified);
 }
 
-void trouble(struct zk_model *m) {
+void inject_fault(struct zk_model *m) {
     switch (roll(&m->play, 4)) {
     case 0:
         lose_follower(m, false);
@@ -349,5 +349,5 @@ void trouble(struct zk_model *m) {
             m->play.now + (int)roll(&m->play, TIMEOUT_MS * 3 / 4);
         m->tally.paused++;
     }
-    schedule(m, m->play.now + (int)roll(&m->play, TIMEOUT_MS), TROUBLE, 0);
+    schedule(m, m->play.now + (int)roll(&m->play, TIMEOUT_MS), FAULT, 0);
 }

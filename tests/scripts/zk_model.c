@@ -43,8 +43,8 @@ static void happen(struct zk_model *m, const struct event *event) {
         [CLOSED] = client_closed,    [APPLY] = follower_applies, [REPORT] = follower_reports,
         [TOUCH] = leader_touches,    [EXPIRY] = leader_expires,  [TIMER] = client_timer,
     };
-    if (event->kind == TROUBLE)
-        trouble(m);
+    if (event->kind == FAULT)
+        inject_fault(m);
     else
         does[event->kind](m, event);
 }
@@ -70,7 +70,7 @@ static void begin(struct zk_model *m) {
     ensemble_begin(m);
     for (int i = 0; i < CLIENTS; i++)
         schedule(m, (int)roll(&m->play, 100), TIMER, i);
-    schedule(m, TIMEOUT_MS, TROUBLE, 0);
+    schedule(m, TIMEOUT_MS, FAULT, 0);
 }
 
 static void run(void *arg, int discipline) {

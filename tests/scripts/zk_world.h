@@ -47,7 +47,7 @@ enum event_kind {
     TOUCH,       /* the same: it arrives, `number` is a session */
     EXPIRY,      /* the leader looks whether a session is over */
     TIMER,       /* a client looks at its clock */
-    TROUBLE
+    FAULT
 };
 
 struct event {
@@ -146,7 +146,7 @@ void follower_applies(struct zk_model *m, const struct event *event);
 void follower_reports(struct zk_model *m, const struct event *event);
 void leader_touches(struct zk_model *m, const struct event *event);
 void leader_expires(struct zk_model *m, const struct event *event);
-void trouble(struct zk_model *m);
+void inject_fault(struct zk_model *m);
 
 /* ---- zk_client.c ------------------------------------------------------------------------------ */
 

@@ -5,8 +5,9 @@
  *     }
  *     RUN_CASES(start_server, stop_server)
  *
- * Include as "support/case.h", which stands for the usual standard headers, too. RUN_CASES is the last line of the
- * program and its main(); it takes the group's setup and teardown, or NULL. The cases run in the order of their lines. */
+ * Include as "support/case.h", which stands for the usual standard headers, too. RUN_CASES is the
+ * last line of the program and its main(); it takes the group's setup and teardown, or NULL. The
+ * cases run in the order of their lines. */
 #ifndef HF_TEST_CASE_H
 #define HF_TEST_CASE_H
 

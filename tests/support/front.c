@@ -62,8 +62,8 @@ struct front {
 
 /* Ends when nobody reads it for a while, or the other side hangs up. */
 static void flood(SSL *ssl) {
-    struct timeval patience = {.tv_sec = FLOOD_TIMEOUT_S};
-    setsockopt(SSL_get_fd(ssl), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof patience);
+    struct timeval timeout = {.tv_sec = FLOOD_TIMEOUT_S};
+    setsockopt(SSL_get_fd(ssl), SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout);
     bool sent = true;
     for (int i = 0; i < FLOOD_MAX && sent; i++) {
         SSL_key_update(ssl, SSL_KEY_UPDATE_REQUESTED);

@@ -1,6 +1,6 @@
 /* The notification that a listener (hf_listen()) got, for tests to wait for.
  *
- *     struct heard *h = heard_new();
+ *     struct notification_log *log = notification_log_new();
  *     hf_listen(client, "name", heard_note, h, &listener);
  *     assert_true(heard_wait(h, HF_NOTIFY_SUBSCRIBED, 1, HANG_MS));
  *     ...

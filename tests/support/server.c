@@ -2,7 +2,7 @@
  * The life of a private server: configuration, start, stop, freeze, restart; see server.h, the
  * manual.
  *
- * Called by tests. The process itself is a child of the warden (warden.c). `pid` and the paths
+ * Called by tests. The process itself is a child of the supervisor (supervisor.c). `pid` and the paths
  * belong to the process that called server_start; its threads do not start and stop one server at
  * the same time.
  *
@@ -14,8 +14,8 @@
 
 #include "support/proxy.h"
 #include "support/server_internal.h"
+#include "support/supervisor.h"
 #include "support/wait.h"
-#include "support/warden.h"
 #include "support/zk_client.h"
 
 #include <errno.h>
@@ -159,7 +159,7 @@ struct readiness {
 
 static bool is_ready_or_ended(void *arg) {
     struct readiness *state = arg;
-    if (!warden_running(state->server->pid)) {
+    if (!supervisor_running(state->server->pid)) {
         state->ended = true;
         return true;
     }
@@ -181,7 +181,7 @@ static bool becomes_ready(struct server *server) {
 static void launch(struct server *server) {
     const char *argv[] = {server_program(), server->config_path, NULL};
     server_forget_connection(server);
-    server->pid = warden_spawn(server->log_path, argv);
+    server->pid = supervisor_spawn(server->log_path, argv);
 }
 
 static void start_on_some_port(struct server *server, const struct server_options *options) {
@@ -235,7 +235,7 @@ static void end(struct server *server, int signal_number) {
     check_owner(server);
     if (server->pid == 0)
         return;
-    warden_end(server->pid, signal_number, STOP_TIMEOUT_MS);
+    supervisor_end(server->pid, signal_number, STOP_TIMEOUT_MS);
     server->pid = 0;
     server_forget_connection(server);
 }
@@ -286,7 +286,7 @@ void server_freeze(struct server *server) {
 
 void server_unfreeze(struct server *server) {
     check_owner(server);
-    warden_signal(server->pid, SIGCONT);
+    supervisor_signal(server->pid, SIGCONT);
     if (server->zk != NULL)
         zk_unfreeze(server->zk);
 }

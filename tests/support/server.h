@@ -14,7 +14,7 @@
  * HF_TEST_SERVER names another program than redis-server, e.g. valkey-server; the tests of the tool
  * and of local: read it, too.
  *
- * Servers are started, reaped and cleaned up after by a small process beside the test (warden.c),
+ * Servers are started, reaped and cleaned up after by a small process beside the test (supervisor.c),
  * so none survives the test program, whatever kills it, and no thread's end takes one along. Only
  * the process that called server_start may stop, kill, restart, freeze or free; a forked child may
  * use the url and the command helpers, the first time before it has threads. Any thread may call

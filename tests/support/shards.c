@@ -24,7 +24,7 @@ struct shards {
     bool partial, by_hand;
     char *password, *url;
     struct server *cut_off; /* a replica; NULL: none */
-    int64_t notified_ms;    /* when one was last told to take over */
+    int64_t notified_ms;    /* when one was last asked to take over */
 };
 
 static void id_of(int i, char id[41]) {
@@ -292,7 +292,7 @@ static bool is_open(void *arg) {
     return open == move->open;
 }
 
-/* Valkey can be told not to end a move. Redis can be slow to save keys for it, in a child that
+/* Valkey can be asked not to end a move. Redis can be slow to save keys for it, in a child that
  * notices a cancelled move when it writes the next one: so the slot gets keys that fill its
  * buffer. */
 static void brake_moves(struct server *from, const char *tag) {
@@ -302,9 +302,9 @@ static void brake_moves(struct server *from, const char *tag) {
                                     "end\n"
                                     "return 0\n";
     redisReply *reply = cmd(from, "DEBUG SLOTMIGRATION PREVENT-PAUSE 1");
-    bool told = reply != NULL && reply->type == REDIS_REPLY_STATUS;
+    bool accepted = reply != NULL && reply->type == REDIS_REPLY_STATUS;
     freeReplyObject(reply);
-    if (told)
+    if (accepted)
         return;
     cmd_int(from, "EVAL %s 1 %s", fill, tag);
     cmd_ok(from, "CONFIG SET rdb-key-save-delay %d", 250 * 1000); /* microseconds */
@@ -401,7 +401,7 @@ int64_t shards_notified_ms(const struct shards *s) {
     return s->notified_ms;
 }
 
-/* Redis 7.0 counts the votes of its last election again if it is told to take over within four times the
+/* Redis 7.0 counts the votes of its last election again if it is asked to take over within four times the
  * node timeout: it is a primary of an old epoch, and for a moment only. So the order is repeated until
  * the cluster agrees. */
 struct by_hand {
@@ -543,7 +543,7 @@ static void start_alone(struct shards *s, int i) {
         s->bus[i] = server_port(s->servers[i]) + OLD_BUS_ABOVE;
 }
 
-/* Those that know it must be told which shard they are of: else a primary that no replica names dies of the
+/* Those that know it need to know which shard they are of: else a primary that no replica names dies of the
  * first SPUBLISH (Redis 8.0.2, Valkey 8.1.1 and 9.1.2; not Redis 8.6.3). */
 static void write_node(const struct shards *s, int i, bool myself, FILE *file) {
     char id[41], primary[41] = "-";

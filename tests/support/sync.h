@@ -1,7 +1,7 @@
 /* A mutex with a condition on a steady clock, and threads that get no signals.
  *
- * It is for the rest of the test support. Timed waits of pthreads follow the wall clock unless told
- * otherwise, and a test may be about a wall clock that jumps. */
+ * It is for the rest of the test support. Timed waits of pthreads follow the wall clock by
+ * default, and a test may be about a wall clock that jumps. */
 #ifndef HF_TEST_SYNC_H
 #define HF_TEST_SYNC_H
 

@@ -5,7 +5,7 @@
  *     char *text = tool_output("ls 'night*'");
  *
  * Include as "support/tool.h". Words are a shell's, so they may be quoted and redirected. What is
- * started dies with the test (wait.h), and has patience with servers on a busy machine. One thread
+ * started dies with the test (wait.h), and waits longer for servers on a busy machine. One thread
  * at a time. */
 #ifndef HF_TEST_TOOL_H
 #define HF_TEST_TOOL_H

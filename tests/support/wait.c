@@ -2,7 +2,7 @@
  * Waiting, children, shared memory and temporary directories for tests; see wait.h, the manual.
  *
  * Called by tests and by the rest of the test support, on any thread. There is no state of its own:
- * children belong to who forked them, directories to the warden (warden.c), and a barrier lives in
+ * children belong to who forked them, directories to the supervisor (supervisor.c), and a barrier lives in
  * memory that its users share.
  *
  * Invariants: the barrier is two words and a futex, so no participant ever holds a lock that could
@@ -10,7 +10,7 @@
  */
 #include "support/wait.h"
 
-#include "support/warden.h"
+#include "support/supervisor.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -268,10 +268,10 @@ char *temp_dir(void) {
     char *path = NULL;
     if (asprintf(&path, "%s/hf-test-XXXXXX", parent) < 0 || mkdtemp(path) == NULL)
         support_die("mkdtemp under %s: %s", parent, strerror(errno));
-    warden_adopt_dir(path);
+    supervisor_adopt_dir(path);
     return path;
 }
 
 void temp_dir_remove(const char *path) {
-    warden_remove_dir(path);
+    supervisor_remove_dir(path);
 }

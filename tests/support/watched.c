@@ -1,7 +1,7 @@
 /*
  * A primary, two replicas and three sentinels; see watched.h, the manual.
  *
- * The sentinels are told of each other and of the replicas in their configuration, and run by a quicker
+ * The sentinels learn each other and the replicas from their configuration, and run by a quicker
  * clock than usual, so that they are ready in a moment and notice a dead primary in half a second, unless
  * they are to take longer. They write their configuration themselves as they learn, so a sentinel that is
  * started again goes on where it was.
@@ -9,8 +9,8 @@
 #include "support/watched.h"
 
 #include "support/server_internal.h"
+#include "support/supervisor.h"
 #include "support/wait.h"
-#include "support/warden.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -219,7 +219,7 @@ void watched_start_sentinel(struct watched *w, int i) {
     const char *argv[] = {server_program(), sentinel->config_path, "--sentinel", NULL};
     if (sentinel->pid != 0)
         return;
-    sentinel->pid = warden_spawn(sentinel->log_path, argv);
+    sentinel->pid = supervisor_spawn(sentinel->log_path, argv);
     if (!wait_until(is_up, &one, LIMIT_MS))
         support_die("a sentinel does not get ready; see %s", sentinel->log_path);
     /* Redis 6.2 does not know this, and takes a little longer for everything. */
@@ -233,7 +233,7 @@ void watched_start_sentinel(struct watched *w, int i) {
 void watched_kill_sentinel(struct watched *w, int i) {
     struct sentinel *sentinel = &w->sentinels[i];
     if (sentinel->pid != 0)
-        warden_end(sentinel->pid, SIGKILL, STOP_TIMEOUT_MS);
+        supervisor_end(sentinel->pid, SIGKILL, STOP_TIMEOUT_MS);
     sentinel->pid = 0;
 }
 

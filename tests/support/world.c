@@ -376,7 +376,7 @@ int world_join(struct world_caller *caller) {
     return caller->result;
 }
 
-/* ---- Trouble ---- */
+/* ---- Faults ---- */
 
 void world_on_event(hf_lock *lock, const hf_event *event, void *arg) {
     struct world_events *events = arg;

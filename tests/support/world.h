@@ -162,7 +162,7 @@ void world_call_permits(struct world_caller *caller, hf_permits *permits,
                         hf_permits_options options);
 int world_join(struct world_caller *caller);
 
-/* ---- Trouble -------------------------------------------------------------------------------- */
+/* ---- Faults -------------------------------------------------------------------------------- */
 
 /* Counts what a lock's callback gets. It is the `arg` of world_on_event. */
 struct world_events {

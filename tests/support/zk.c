@@ -3,7 +3,7 @@
  * manual.
  *
  * Called by tests, and by zk_ensemble.c for three of them. The process itself is a child of the
- * warden (warden.c).
+ * supervisor (supervisor.c).
  *
  * Invariants: the port stays the same over restarts. "srvr" is answered with a mode only by a server
  * that serves clients; one that has no quorum says so instead.
@@ -12,8 +12,8 @@
 
 #include "support/java.h"
 #include "support/server_internal.h"
+#include "support/supervisor.h"
 #include "support/wait.h"
-#include "support/warden.h"
 #include "support/zk_internal.h"
 
 #include <arpa/inet.h>
@@ -121,7 +121,7 @@ void zk_write_config(struct zk *zk, const struct zk_options *options, const char
         fprintf(file, "%s\n", options->config[i]);
     if (fclose(file) != 0)
         support_die("%s: %s", zk->config, strerror(errno));
-    zk->keeps_containers = options->keeps_containers; /* that is told when it is launched */
+    zk->keeps_containers = options->keeps_containers; /* set when it is launched */
 }
 
 static void empty_data(const struct zk *zk) {
@@ -171,7 +171,7 @@ void zk_launch(struct zk *zk) {
                           NULL};
     if (zk->pid != 0)
         support_die("this server runs already");
-    zk->pid = warden_spawn(zk->log, zk->network != NULL ? argv : argv + 2);
+    zk->pid = supervisor_spawn(zk->log, zk->network != NULL ? argv : argv + 2);
 }
 
 void zk_die_with_log(const struct zk *zk, const char *what) {
@@ -204,14 +204,14 @@ bool zk_serves(const struct zk *zk) {
 
 static bool serves_or_ended(void *arg) {
     struct zk *zk = arg;
-    return !warden_running(zk->pid) || zk_serves(zk);
+    return !supervisor_running(zk->pid) || zk_serves(zk);
 }
 
 /* False when it has ended by itself. */
 static bool comes_up(struct zk *zk) {
     if (!wait_until(serves_or_ended, zk, READY_LIMIT_MS))
         zk_die_with_log(zk, "does not get ready");
-    return warden_running(zk->pid);
+    return supervisor_running(zk->pid);
 }
 
 void zk_wait_serving(struct zk *zk) {
@@ -236,7 +236,7 @@ struct zk *zk_start(const struct zk_options *options) {
 
 void zk_kill(struct zk *zk) {
     if (zk->pid != 0)
-        warden_end(zk->pid, SIGKILL, 0);
+        supervisor_end(zk->pid, SIGKILL, 0);
     zk->pid = 0;
 }
 
@@ -258,7 +258,7 @@ void zk_freeze(struct zk *zk) {
 }
 
 void zk_unfreeze(struct zk *zk) {
-    warden_signal(zk->pid, SIGCONT);
+    supervisor_signal(zk->pid, SIGCONT);
 }
 
 void zk_free(struct zk *zk) {

@@ -9,7 +9,7 @@
  *     zk_free(zk);
  *
  * Include as "support/zk.h". Each server is a JVM with a directory and a loopback port of its own,
- * started by the warden (warden.h), so none survives the test. A tick is 500 ms, so session
+ * started by the supervisor (supervisor.h), so none survives the test. A tick is 500 ms, so session
  * timeouts are granted from 1 s to 10 s unless the options say otherwise. Nothing is forced to
  * disk.
  *

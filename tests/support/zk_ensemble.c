@@ -10,8 +10,8 @@
  */
 #include "support/proxy.h"
 #include "support/server_internal.h"
+#include "support/supervisor.h"
 #include "support/wait.h"
-#include "support/warden.h"
 #include "support/zk_internal.h"
 
 enum { WHOLE_LIMIT_MS = 120000, TRIES = 5 };
@@ -107,7 +107,7 @@ static bool all_serve(struct zk_ensemble *ensemble) {
 static bool is_whole_or_broken(void *arg) {
     struct zk_ensemble *ensemble = arg;
     for (int i = 0; i < ZK_MEMBERS; i++)
-        if (!warden_running(zk_pid(ensemble->members[i])))
+        if (!supervisor_running(zk_pid(ensemble->members[i])))
             return true;
     return all_serve(ensemble) && count(ensemble, "leader") == 1 &&
            count(ensemble, "follower") == ZK_MEMBERS - 1;
@@ -119,7 +119,7 @@ static bool becomes_whole(struct zk_ensemble *ensemble) {
         zk_die_with_log(ensemble->members[0], "gets no whole ensemble");
     bool whole = true;
     for (int i = 0; i < ZK_MEMBERS; i++)
-        whole = whole && warden_running(zk_pid(ensemble->members[i]));
+        whole = whole && supervisor_running(zk_pid(ensemble->members[i]));
     return whole;
 }
 

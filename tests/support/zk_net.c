@@ -2,14 +2,14 @@
  * ZooKeeper servers with a network each; see zk_net.h, the manual.
  *
  * Called by tests. A member's namespace belongs to a process that sleeps (unshare --net), a child
- * of the warden as the servers are. Packets are lost by a wrong entry among the sender's
+ * of the supervisor as the servers are. Packets are lost by a wrong entry among the sender's
  * neighbours: they go to an Ethernet address that nobody has. Nothing tells the sender.
  */
 #include "support/zk_net.h"
 
 #include "support/server_internal.h"
+#include "support/supervisor.h"
 #include "support/wait.h"
-#include "support/warden.h"
 #include "support/zk_internal.h"
 
 #include <errno.h>
@@ -108,7 +108,7 @@ static void connect_member(struct zk_net *net, int member) {
     static const char *const sleeper[] = {"unshare", "--net", "sleep", "infinity", NULL};
     struct zk *zk = net->members[member];
     int n = member + 1;
-    net->sleepers[member] = warden_spawn(zk->log, sleeper);
+    net->sleepers[member] = supervisor_spawn(zk->log, sleeper);
     if (!wait_until(has_left, &net->sleepers[member], WHOLE_LIMIT_MS))
         support_die("no network for a member");
     zk->network = text_of("--net=/proc/%d/ns/net", (int)net->sleepers[member]);
@@ -222,7 +222,7 @@ void zk_net_free(struct zk_net *net) {
         return;
     for (int i = 0; i < net->members_len; i++) {
         zk_free(net->members[i]);
-        warden_end(net->sleepers[i], SIGKILL, 0);
+        supervisor_end(net->sleepers[i], SIGKILL, 0);
     }
     free(net);
 }

@@ -194,7 +194,7 @@ CASE(U79_deleted_by_java_under_waiters) {
     assert_true(waiter.took_ms < POLL_MS);
 }
 
-/* All are let go by the end of the generation they waited for, though none can look before the next
+/* All waits end with the generation they waited for, though none can look before the next
  * has begun: the client that opens or closes the latch with this library leaves a proof. */
 ROW_CASES(not_trapped_by_the_next_generation, form, object_forms) {
     server_redis_only(world_server(), "it is made of scripts");
@@ -310,7 +310,7 @@ CASE(the_access_list_of_0_1_is_enough) {
 }
 
 /* A message of the generation before arrives late, when the next is closed and somebody waits for
- * that: it must not let it go. The one that waited since before is let go by the same message. */
+ * that: it must not end that wait. The wait that began before ends by the same message. */
 CASE(an_old_message_opens_nothing) {
     OWN(world_end) struct world w;
     server_redis_only(world_server(), "messages that are late");
@@ -327,7 +327,7 @@ CASE(an_old_message_opens_nothing) {
     proxy_heal(w.proxy);
     assert_int_equal(world_join(&old), HF_OK);
     assert_true(old.took_ms < POLL_MS);
-    /* It was told, too, has looked, and waits on. */
+    /* It was notified, too, has looked, and waits on. */
     assert_true(object_wait_asleep(&w, LATCH_LOOK, 6, HANG_MS));
     assert_true(HOLDS_FOR(!atomic_load(&new.done), 100));
     assert_int_equal(hf_latch_count_down(w.rival_latch), HF_OK);

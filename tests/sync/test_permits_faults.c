@@ -16,7 +16,7 @@
 #define LONG_MS 60000
 #define BRIEF_MS PASSING_MS
 
-/* The library inside this program reads this clock: the wall's is a minute ahead while it is told
+/* The library inside this program reads this clock: the wall's is a minute ahead while the clock is set
  * so. */
 static atomic_bool clock_is_ahead;
 

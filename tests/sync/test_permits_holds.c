@@ -147,7 +147,7 @@ SHORT_CASE(a_permit_that_vanished_is_lost, 2) {
     assert_string_equal(events.lost_id, ids[0].text);
     assert_int_equal(world_stats(w->client).losses, 1);
     assert_int_equal(world_stats(w->client).holds, 1);
-    assert_int_equal(hf_permits_release(w->permits, &ids[0]), HF_ELOST); /* told once... */
+    assert_int_equal(hf_permits_release(w->permits, &ids[0]), HF_ELOST); /* reported once... */
     assert_int_equal(hf_permits_release(w->permits, &ids[0]), HF_ENOTOWNER);
     assert_int_equal(hf_permits_release(w->permits, &ids[1]), HF_OK); /* ...and the other is fine */
     assert_int_equal(atomic_load(&events.losses), 1);

@@ -130,7 +130,7 @@ OBJECTS_CASE(C141_acquire_after_add_permits) {
     assert_true(object_wait_sem(w, 2, 1));
     assert_int_equal(hf_sem_acquire(w->rival_sem, 1), HF_OK);
     assert_int_equal(hf_sem_release(w->rival_sem, 1), HF_OK);
-    /* It was told of one, and has looked. */
+    /* It was notified of one, and has looked. */
     assert_true(object_wait_sem(w, 3, 2));
     assert_false(atomic_load(&waiter.done));
     assert_int_equal(hf_sem_add(w->rival_sem, 1), HF_OK);

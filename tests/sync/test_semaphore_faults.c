@@ -271,7 +271,7 @@ CASE(a_reconnect_between_two_dispatches) {
 }
 
 /* A server that refuses has done nothing: what it refuses for a while is tried again, the rest is
- * told. */
+ * reported. */
 SEM_CASE(refusals_are_definite, 3) {
     static const char loading[] = "-LOADING Redis is loading the dataset in memory\r\n";
     proxy_answer_instead(w->proxy, SEM_ACQUIRE, loading, sizeof loading - 1);

@@ -258,7 +258,7 @@ static void count_warnings(hf_log_level level, const char *message, void *user) 
         atomic_fetch_add(&warnings->refused_keys, 1);
 }
 
-/* A list that names every key by itself: as before there were idempotency keys, and that is told once. What
+/* A list that names every key by itself: as before there were idempotency keys, and that is reported once. What
  * is refused for another reason says nothing about idempotency keys. */
 SEM_CASE(without_the_right_it_works_as_without_idempotency_keys, 10) {
     struct warnings warnings = {0};

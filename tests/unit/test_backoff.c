@@ -11,18 +11,18 @@
 #include "redis/kinds/kind.h"
 #include "support/case.h"
 
-#define DRAWS 200 /* more than any number of naps here: all outcomes of a throw */
+#define DRAWS 200 /* more than any number of pauses here: all outcomes of a throw */
 
 struct range {
     int64_t least_ms, most_ms;
 };
 
-static struct range range_of(const struct hfi_backoff *backoff, unsigned naps) {
+static struct range range_of(const struct hfi_backoff *backoff, unsigned pauses) {
     struct range range = {INT64_MAX, 0};
     for (uint64_t draw = 0; draw < DRAWS; draw++) {
-        int64_t nap_ms = hfi_backoff_ms(backoff, naps, draw);
-        range.least_ms = nap_ms < range.least_ms ? nap_ms : range.least_ms;
-        range.most_ms = nap_ms > range.most_ms ? nap_ms : range.most_ms;
+        int64_t pause_ms = hfi_backoff_ms(backoff, pauses, draw);
+        range.least_ms = pause_ms < range.least_ms ? pause_ms : range.least_ms;
+        range.most_ms = pause_ms > range.most_ms ? pause_ms : range.most_ms;
     }
     return range;
 }
@@ -41,10 +41,10 @@ CASE(C210_sequence_of_sleeps) {
 CASE(spin_doubles_from_one_to_128) {
     const struct hfi_backoff *backoff = &hfi_spin_backoff;
     assert_ptr_equal(hfi_redis_kind_of(&hfi_kind_spin)->waiting, &hfi_wait_spin);
-    for (unsigned naps = 0; naps < 7; naps++) {
-        struct range range = range_of(backoff, naps);
-        assert_int_equal(range.least_ms, (int64_t)1 << naps);
-        assert_int_equal(range.most_ms, ((int64_t)1 << naps) + naps);
+    for (unsigned pauses = 0; pauses < 7; pauses++) {
+        struct range range = range_of(backoff, pauses);
+        assert_int_equal(range.least_ms, (int64_t)1 << pauses);
+        assert_int_equal(range.most_ms, ((int64_t)1 << pauses) + pauses);
     }
     static const unsigned later[] = {7, 8, 63, 64, 1000, UINT32_MAX};
     for (size_t i = 0; i < sizeof later / sizeof *later; i++) {
@@ -84,9 +84,9 @@ CASE(jitter_reaches_every_value) {
 /* As a handle may want it. */
 CASE(a_factor_of_one_does_not_grow) {
     static const struct hfi_backoff backoff = {.first_ms = 10, .max_ms = 40, .factor = 1};
-    static const unsigned naps[] = {0, 1, 7, 29, 30, 1000, UINT32_MAX};
-    for (size_t i = 0; i < sizeof naps / sizeof *naps; i++) {
-        struct range range = range_of(&backoff, naps[i]);
+    static const unsigned pauses[] = {0, 1, 7, 29, 30, 1000, UINT32_MAX};
+    for (size_t i = 0; i < sizeof pauses / sizeof *pauses; i++) {
+        struct range range = range_of(&backoff, pauses[i]);
         assert_int_equal(range.least_ms, 10);
         assert_in_range(range.most_ms, 10, 40);
     }

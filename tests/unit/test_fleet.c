@@ -278,7 +278,7 @@ static struct hfi_findings *forge(int64_t taken_ms, int clients) {
     return findings;
 }
 
-/* As many as an asker takes: it is over before anybody has lost patience, and nobody who the server does not know is
+/* As many as an asker takes: it is over before any asker times out, and no client that the server does not know is
  * believed to keep others waiting. */
 CASE(a_forged_crowd) {
     enum { FORGED = 10000 };

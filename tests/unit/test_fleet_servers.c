@@ -112,7 +112,7 @@ CASE(counts_add_up_to_a_number) {
 
 /* ---- Several servers ---- */
 
-/* Findings of a quorum, in which so many servers have the owner's hold, each told twice. */
+/* Findings of a quorum, in which so many servers have the owner's hold, each reported twice. */
 static struct hfi_findings *voted(size_t votes, size_t servers, const char *owner) {
     struct hfi_findings *findings = begin(1000);
     findings->votes = votes;
@@ -135,7 +135,7 @@ CASE(a_hold_of_too_few_servers_is_none) {
     hfi_fleet_free(fleet);
 }
 
-/* Who is about to take it waits; who says to hold it is told, with a mark. */
+/* Who is about to take it waits; who says to hold it is reported, with a mark. */
 CASE(beside_too_few_servers_clients_are_reported) {
     struct hfi_findings *findings = voted(3, 2, A ":1");
     answered(findings, ANSWER(A, "", WAIT("x", A ":1", 10, -1), ""));

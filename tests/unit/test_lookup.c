@@ -161,7 +161,7 @@ CASE_AROUND(finishes_and_notifies, gate_reset, NULL) {
 
     sem_post(&local_queue.may_return);
     assert_true(wait_until(was_notified, &notified, HANG_MS));
-    assert_true(poll_into(lookup, &outcome)); /* who was told finds it finished */
+    assert_true(poll_into(lookup, &outcome)); /* a notified waiter finds it finished */
     assert_int_equal(outcome.err, HF_OK);
     assert_int_equal(outcome.count, HFI_LOOKUP_MAX_ADDRS);
     assert_string_equal(local_queue.target, "somewhere 1");

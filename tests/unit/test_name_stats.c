@@ -105,7 +105,7 @@ CASE_IN(the_last_used_stays, struct hfi_name_stats_table, stats_table, begin,
     write_once(stats_table, "c");
     assert_int_equal(look_for(stats_table, "a").count, 2);
     assert_int_equal(look_for(stats_table, "b").count, 0);
-    uint64_t again = write_once(stats_table, "b"); /* in place of a, and told to be new */
+    uint64_t again = write_once(stats_table, "b"); /* in place of a, and reported as new */
     assert_true(again > first);
     assert_true(write_once(stats_table, "a") > again);
     assert_int_equal(look_for(stats_table, "a").count, 1);

@@ -1,6 +1,6 @@
 /*
- * Tests of the hostile server (tests/support/hostile.h): it answers what it was told to, when it
- * was told to, and ends when it is freed, whatever its connections are doing.
+ * Tests of the hostile server (tests/support/hostile.h): it answers what the test asked, when the test
+ * asked, and ends when it is freed, whatever its connections are doing.
  */
 #include "support/case.h"
 #include "support/hostile.h"

@@ -357,17 +357,17 @@ CASE_AROUND(two_leaders, make_whole, NULL) {
     shared_free(holder, sizeof *holder);
 }
 
-enum trouble { CUT, KILL };
+enum fault { CUT, KILL };
 
-static void make_trouble(enum trouble trouble, int follower) {
-    if (trouble == CUT)
+static void inject_fault(enum fault fault, int follower) {
+    if (fault == CUT)
         zk_cut(ensemble, follower);
     else
         zk_kill(zk_member(ensemble, follower));
 }
 
-static void end_trouble(enum trouble trouble, int follower) {
-    if (trouble == CUT)
+static void end_fault(enum fault fault, int follower) {
+    if (fault == CUT)
         zk_join(ensemble, follower);
     else
         zk_launch(zk_member(ensemble, follower));
@@ -376,7 +376,7 @@ static void end_trouble(enum trouble trouble, int follower) {
 
 struct round {
     int number, again;
-    enum trouble trouble;
+    enum fault fault;
     bool pause;
     unsigned *chance;
 };
@@ -390,7 +390,7 @@ static void await_moment(const struct round *round, pid_t pid) {
     }
 }
 
-/* False: it was lost before there was any trouble. */
+/* False: it was lost before there was any fault. */
 static bool play(const struct round *round) {
     struct holder *holder = shared_new(sizeof *holder);
     int leader = zk_wait_whole(ensemble), follower = (leader + 1 + round->number % 2) % ZK_MEMBERS;
@@ -407,21 +407,21 @@ static bool play(const struct round *round) {
 
     await_moment(round, pid);
     bool held = atomic_load(&holder->trust.lost) == 0;
-    make_trouble(round->trouble, follower);
+    inject_fault(round->fault, follower);
     atomic_store(&holder->may_go, 1);
     kill(pid, SIGCONT);
     hf_owner owner = scene_acquired(op);
     int64_t granted_ms = now_ms();
     int64_t margin_ms = granted_ms - atomic_load(&holder->trust.until_ms);
     print_message("round %d, %s%s: %lld ms between%s\n", round->number,
-                  round->trouble == CUT ? "cut" : "killed", round->pause ? " after a pause" : "",
+                  round->fault == CUT ? "cut" : "killed", round->pause ? " after a pause" : "",
                   (long long)margin_ms, held ? "" : ", but it was lost before");
     assert_true(margin_ms >= 0);
     assert_true(expect_exit(pid, 0, HANG_MS));
     assert_hf(HF_OK, hf_lock_release_as(wanted, owner));
     hf_lock_free(wanted);
     hf_close(rival);
-    end_trouble(round->trouble, follower);
+    end_fault(round->fault, follower);
     shared_free(holder, sizeof *holder);
     return held;
 }
@@ -432,7 +432,7 @@ CASE_AROUND(a_holder_knows_before_the_next_begins, make_whole, NULL) {
 
     for (int i = 0; i < rounds; i++) {
         struct round round = {
-            .number = i, .trouble = i % 2 == 0 ? CUT : KILL, .pause = i % 4 < 2, .chance = &seed};
+            .number = i, .fault = i % 2 == 0 ? CUT : KILL, .pause = i % 4 < 2, .chance = &seed};
         while (!play(&round))
             assert_true(++round.again < SCENE_ROUNDS);
     }

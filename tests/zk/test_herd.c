@@ -91,7 +91,7 @@ CASE_AROUND(many_holds_are_kept, scene_heal, NULL) {
     }
     size_t beats = (size_t)(holds + 99) / 100, seen = proxy_seen(scene.proxy, "multi");
     assert_true(proxy_wait_seen(scene.proxy, "multi", seen + beats, HANG_MS));
-    /* while they were acquired, which may take longer than a session; by now that is told */
+    /* while they were acquired, which may take longer than a session; by now that is reported */
     int warned = atomic_load(&events.warnings);
     for (size_t round = 2; round <= 4; round++)
         assert_true(proxy_wait_seen(scene.proxy, "multi", seen + round * beats, HANG_MS));

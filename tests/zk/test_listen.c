@@ -1,5 +1,5 @@
 /*
- * Listening to a name in ZooKeeper (hf_listen()): that something has changed is told, of whatever
+ * Listening to a name in ZooKeeper (hf_listen()): a change is reported, of whatever
  * kind it is, and no more.
  */
 #include "support/case.h"
@@ -7,7 +7,7 @@
 #include "support/notification_log.h"
 #include "zk/scene.h"
 
-/* Waits until what has just been done is told of. */
+/* Waits until what has just been done is reported. */
 static void assert_changed(struct subscriber *subscriber, int *notified) {
     assert_true(notification_log_wait(subscriber->notification_log, HF_NOTIFY_CHANGED,
                                       *notified + 1, HANG_MS));
@@ -147,7 +147,7 @@ CASE_AROUND(a_server_that_returns_empty, scene_heal, NULL) {
     subscriber_free(&subscriber);
 }
 
-/* Others listen beside it, wait beside it, and end while it is told. */
+/* Others listen beside it, wait beside it, and end while it is reported. */
 CASE_AROUND(two_listeners_and_a_waiter, scene_heal, NULL) {
     int notified = 0;
     hf_client *client = scene_direct(SURVIVES_MS), *rival = scene_direct(SURVIVES_MS);

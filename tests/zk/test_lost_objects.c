@@ -248,7 +248,7 @@ CASE_AROUND(a_silence_that_outlasts_the_lease, NULL, scene_heal) {
     warm_permits(permits);
     hf_client *client = client_with_short_timeouts();
     hf_permits *ours = permits_of(client, "pool-silent");
-    while (take_one(ours, BRIEF_MS, &id) != HF_OK) /* it has little patience with a busy machine */
+    while (take_one(ours, BRIEF_MS, &id) != HF_OK) /* its timeout is short for a busy machine */
         ;
     proxy_blackhole(scene.proxy, true, true);
     assert_int_not_equal(hf_permits_release(ours, &id), HF_OK);

@@ -217,7 +217,7 @@ CASE_IN(deleted_permits_are_lost, struct pool, p, begin, end, "pool/delete") {
     assert_int_equal(hf_permits_release(p->ours, &ids[0]), HF_ELOST);
 }
 
-/* As by a Curator that was told their number by its program, and not by a node. */
+/* As by a Curator that has their number from its program, and not by a node. */
 CASE_IN(deleted_without_a_number, struct pool, p, begin, end, "pool/bare") {
     hf_permit_id id;
     bool done = true;

@@ -227,7 +227,7 @@ CASE_IN(readers_are_shown_by_any_handle, struct both, b, begin, end, "rw/readers
     assert_int_equal(hf_lock_release_as(plain, C), HF_OK);
 }
 
-/* What a writer reads goes with its writing, or the next would wait for one who has been told that it is lost. */
+/* What a writer reads goes with its writing, or the next would wait for one who has been notified that it is lost. */
 CASE_IN(a_break_of_the_inspected_holder_frees_it, struct both, b, begin, end, "rw/free") {
     bool broken = false;
     own_lock *plain = scene_lock(b->pair.theirs, HF_PLAIN, "rw/free");

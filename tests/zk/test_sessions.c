@@ -34,7 +34,8 @@ static bool may_go(void *arg) {
     return atomic_load(&holder->may_go) != 0;
 }
 
-/* Holds until it is told of a loss; then the hold must be over. It stays for as long as it may have to be stopped. */
+/* Holds until it is notified of a loss; then the hold must be over. It stays for as long as it may
+ * have to be stopped. */
 static int hold_until_lost(void *arg) {
     struct holder *holder = arg;
     hf_options options = HF_OPTIONS_INIT;
@@ -251,7 +252,7 @@ static bool is_closed(void *arg) {
     return zk_exists(scene.eyes, of->node) == ZK_NO_NODE;
 }
 
-/* Somebody else ends the sessions of a holder and of one who waits. The first is told, the second
+/* Somebody else ends the sessions of a holder and of one who waits. The first is notified, the second
  * waits in the queue anew. */
 CASE_AROUND(closed_from_outside, scene_heal, NULL) {
     struct scene_events events = {0};

@@ -410,7 +410,7 @@ CASE_AROUND(sessions_of_others_wait_for_each_other, scene_heal, NULL) {
     zk_client_close(one);
 }
 
-/* ---- Trouble ---- */
+/* ---- Faults ---- */
 
 /* The number of the last transaction. */
 static unsigned long long zxid(void) {

@@ -56,18 +56,18 @@ CASE_AROUND(a_second_is_refused_and_a_break_ends_the_first, scene_heal, NULL) {
     assert_nodes("second", 0);
 }
 
-/* It is told to end while there is time, and killed before the time is over. */
+/* It is asked to end while there is time, and killed before the time is over. */
 CASE_AROUND(a_silent_server_ends_the_command, scene_heal, NULL) {
-    pid_t deaf = start_run("--ttl 6s", "deaf", "true"),
+    pid_t ignores = start_run("--ttl 6s", "ignores", "true"),
           heeds = start_run("--ttl 6s --preserve-status", "heeds", "exit 5");
-    bool both = is_there("deaf", "", HANG_MS) && is_there("heeds", "", HANG_MS);
+    bool both = is_there("ignores", "", HANG_MS) && is_there("heeds", "", HANG_MS);
     zk_freeze(scene.zk);
-    bool ended = expect_exit(heeds, 5, HANG_MS) && expect_exit(deaf, LOST, HANG_MS);
+    bool ended = expect_exit(heeds, 5, HANG_MS) && expect_exit(ignores, LOST, HANG_MS);
     zk_unfreeze(scene.zk);
     assert_true(both);
     assert_true(ended);
     assert_true(is_there("heeds", ".term", 0));
-    assert_true(is_there("deaf", ".term", 0));
+    assert_true(is_there("ignores", ".term", 0));
 }
 
 CASE_AROUND(a_killed_tool_frees_it_with_its_session, scene_heal, NULL) {

@@ -12,7 +12,7 @@ import "github.com/anishathalye/porcupine"
 //     a release of it may say that all is well if somebody waited for it here, and only then; and a thread that is let
 //     in on it may be inside beside others. That ends when the process finds out, by its deadline at the latest.
 //   - In one process there is one inside, whatever is lost; the thread that was granted the lock by the server has it
-//     alone but for those; and a loss that has no such cause is told, or nobody else comes in before the deadline.
+//     alone but for those; and a loss that has no such cause is reported, or nobody else comes in before the deadline.
 //
 // Nothing is said of who was refused, but that somebody else must have come: threads that wait are as good as
 // one that has it.
@@ -97,7 +97,7 @@ func (s *cohortState) of(id string) (*tenure, *hold) {
 	return nil, nil
 }
 
-// leave: nobody is inside any more, and the server is told sooner or later.
+// leave: nobody is inside any more, and the server gets the release sooner or later.
 func (s *cohortState) leave(t *tenure) {
 	t.inside = hold{}
 	if t == &s.server {

@@ -200,7 +200,7 @@ func (b *builder) stoodBefore(o *op) {
 }
 
 // settledBy is when nothing is left of a wait that was given up: before the same owner is answered again, by
-// which the server had been told of that.
+// which the server knew that.
 func settledBy(o *op, ops []*op) int64 {
 	for _, next := range ops {
 		answered := next.code == "HF_OK" || next.code == "HF_EBUSY"

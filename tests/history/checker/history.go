@@ -33,7 +33,7 @@ type span struct {
 // A change of the primary: between those times both may have answered, the old one and the new.
 type change struct {
 	span
-	told int64 // by then everybody knows
+	known int64 // by then every client knows
 }
 
 // A history is all that was recorded of a run.

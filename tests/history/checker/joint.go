@@ -56,7 +56,7 @@ func (b *builder) counts(o *op) bool {
 	return o.value() > 0 && !b.unsettled[o.owner+side]
 }
 
-// mayHaveForgotten: to servers of a quorum that have forgotten a holder the lock seems free, before the holder is told, and
+// mayHaveForgotten: to servers of a quorum that have forgotten a holder the lock seems free, before the holder is notified, and
 // before anybody else can come in.
 func (b *builder) mayHaveForgotten(o *op) bool {
 	for _, w := range b.h.wipes {
@@ -68,7 +68,7 @@ func (b *builder) mayHaveForgotten(o *op) bool {
 }
 
 // disturbed is from when on a hold may have ended early: a server that has forgotten it may have been
-// the one that made a majority. Its owner is told so, and until then nobody else comes in.
+// the one that made a majority. Its owner is notified, and until then nobody else comes in.
 func (b *builder) disturbed(o *op) int64 {
 	first := b.changedFrom(o)
 	for _, w := range b.h.wipes {

@@ -19,7 +19,7 @@ type hold struct {
 	count     int
 	unsure    bool // its count: a nested acquire or release failed
 	inDoubt   bool // no client counts on it; the server may still have it
-	granted   bool // a fair lock's, whose owner has not been told yet
+	granted   bool // a fair lock's, whose owner has not been notified yet
 	free      bool // of the line: it may have been granted for longer than is known
 }
 

@@ -1,8 +1,8 @@
 // Judges histories of holdfast: checker DIR reads the logs of a run, and says of each kind whether
-// all that its players were told can be explained by things that happened one after the other.
+// all answers that its players got can be explained by things that happened one after the other.
 //
 //	checker DIR            exit status 0 if it can, 1 if not, 3 if that could not be decided
-//	checker -plant DIR     changes single answers of a good history, and expects to be told
+//	checker -plant DIR     changes single answers of a good history, and expects them to be found
 //	checker -expect DIR... expects a violation of every kind, in any of the runs
 //	checker -any DIR...    expects a violation of any kind
 //	checker -times DIR     also says which name of each kind took how long
@@ -24,7 +24,7 @@ import (
 
 const (
 	exitWrong     = 1
-	exitTrouble   = 2
+	exitError   = 2
 	exitUndecided = 3
 	memoryMax     = 1 << 30
 	mostOps       = 4000 // on one name
@@ -219,19 +219,19 @@ func mustRead(dir string) *history {
 	h, err := readHistory(dir)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		os.Exit(exitTrouble)
+		os.Exit(exitError)
 	}
 	return h
 }
 
 func main() {
-	plants := flag.Bool("plant", false, "change single answers, and expect to be told")
+	plants := flag.Bool("plant", false, "change single answers, and expect them to be found")
 	expects := flag.Bool("expect", false, "expect a violation of every kind")
 	any := flag.Bool("any", false, "expect a violation of any kind")
 	flag.Parse()
 	if flag.NArg() < 1 || flag.NArg() > 1 && !*expects && !*any {
 		fmt.Fprintln(os.Stderr, "usage: checker [-limit 2m] [-times] [-plant] DIR | [-expect | -any] DIR...")
-		os.Exit(exitTrouble)
+		os.Exit(exitError)
 	}
 	go watchMemory()
 	dir := flag.Arg(0)

@@ -307,7 +307,7 @@ func TestWhoStoodInLineIsForgotten(t *testing.T) {
 	forgotten(porcupine.Illegal, before, span{10e7, 11e7})
 }
 
-// Servers of a quorum store 1, however often it is nested: whose client has lost it is told that.
+// Servers of a quorum store 1, however often it is nested: a client that has lost it is notified.
 func TestCountOfAQuorumAfterTheLoss(t *testing.T) {
 	sure := map[string]int64{"a.acquire": 9e7}
 	counted := func(want porcupine.CheckResult, kind string, call, ret int64, value, code string) {
@@ -441,7 +441,7 @@ func TestCohortPassesOnWhatIsBroken(t *testing.T) {
 	// Nobody waits: the server was asked, and says so.
 	judged(t, porcupine.Illegal, sure, cohortTake(1, 2, "a", "p"), broken(3, 4), cohortTake(5, 6, "c", "q"),
 		cohortGive(7, 8, "a", "p", "HF_OK"))
-	// The last of them is told.
+	// The last of them is notified.
 	judged(t, porcupine.Illegal, sure, cohortTake(1, 2, "a", "p"), cohortTake(2, 8, "b", "p"), broken(3, 4),
 		cohortTake(5, 6, "c", "q"), cohortGive(7, 8, "a", "p", "HF_OK"), cohortGive(9, 10, "b", "p", "HF_OK"))
 	// Two of one process are never inside at once.

@@ -3,11 +3,11 @@ package main
 import "strings"
 
 // Locks on a server that changes: a primary that sentinels replace, or a cluster's. A new primary may lack
-// the last that the old one was told, and for a moment both answer. docs/guarantees.md says what may come of
+// the last writes of the old one, and for a moment both answer. docs/guarantees.md says what may come of
 // it, and that is all that is allowed here:
 //
 //   - A client that held something before the change may have lost it, from the moment the change began; others
-//     may come in beside it, until it is told. That is by its deadline at the latest, or it has the hold
+//     may come in beside it, until it is notified. That is by its deadline at the latest, or it has the hold
 //     again for certain. So nothing is judged of its trust until then, and all of it afterwards; and its
 //     release never says that it was held to the end if somebody else was inside.
 //   - What was answered while both could answer may have been at either.
@@ -30,7 +30,7 @@ func (b *builder) isAtEither(o *op) bool {
 // isInDoubt: the owner of a hold may not know yet what a change has cost it.
 func (b *builder) isInDoubt(o, begun *op) bool {
 	for _, c := range b.h.changes {
-		if b.moving && begun != nil && begun.call < c.to && o.call < c.told && o.ret > c.from {
+		if b.moving && begun != nil && begun.call < c.to && o.call < c.known && o.ret > c.from {
 			return true
 		}
 	}

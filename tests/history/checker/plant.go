@@ -125,7 +125,7 @@ var lies = map[string][]lie{
 }
 
 const (
-	tellMax   = 40 // so often a lie is told at most,
+	plantMax  = 40 // so often a lie is planted at most,
 	enough    = 3  // until it was found out so often
 	lieWithin = time.Second
 	promise   = 50 * 1000000
@@ -163,7 +163,7 @@ func promising(h *history, o *op) *history {
 
 // plant tells a lie in many places, each alone, and counts how often it was found out. Not every
 // one can be: what was done at the same time may explain it.
-func plant(h *history, kind string, l lie) (told, found int) {
+func plant(h *history, kind string, l lie) (planted, found int) {
 	for _, ops := range h.parts() {
 		here := 0 // Not all of them at one name.
 		for at := 0; ops[0].kind == kind && at < len(ops) && here < tellMax/4; at++ {
@@ -171,17 +171,17 @@ func plant(h *history, kind string, l lie) (told, found int) {
 			if !ok {
 				continue
 			}
-			told++
+			planted++
 			here++
 			if judge(promising(h, with[at]), with, lieWithin) == porcupine.Illegal {
 				found++
 			}
-			if found == enough || told == tellMax {
-				return told, found
+			if found == enough || planted == plantMax {
+				return planted, found
 			}
 		}
 	}
-	return told, found
+	return planted, found
 }
 
 func plantAll(h *history) int {
@@ -189,8 +189,8 @@ func plantAll(h *history) int {
 	for _, kind := range h.kinds {
 		all := 0
 		for _, l := range lies[kind] {
-			told, found := plant(h, kind, l)
-			fmt.Printf("%-13s %-40s found %2d of %2d\n", kind, l.name, found, told)
+			planted, found := plant(h, kind, l)
+			fmt.Printf("%-13s %-40s found %2d of %2d\n", kind, l.name, found, planted)
 			all += found
 		}
 		if all == 0 {

@@ -19,7 +19,7 @@ final class Clients {
     private Clients() {
     }
 
-    /* Older versions cannot be told, and take five minutes. */
+    /* Older versions have no such option, and take five minutes. */
     private static void setFairWait(Config config, long ms) {
         try {
             config.setFairLockWaitTimeout(ms);

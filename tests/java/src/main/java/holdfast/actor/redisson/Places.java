@@ -16,7 +16,7 @@ import org.redisson.api.RedissonClient;
 /**
  * What the workers of the mixed stress test enter: a lock, a read/write lock or a semaphore, each in
  * every way that Redisson offers. A visitor has a weight; the weights of all who are inside never
- * exceed the place's capacity. tests/interop/stress_places.c is the same in C.
+ * exceed the place's capacity. tests/interop/stress_kinds.c is the same in C.
  */
 final class Places {
     private static final TimeUnit MS = TimeUnit.MILLISECONDS;

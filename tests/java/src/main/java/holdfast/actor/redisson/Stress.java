@@ -15,11 +15,11 @@ import org.redisson.client.codec.StringCodec;
 
 /**
  * The Java half of the mixed stress test: worker threads that acquire in every way there is and,
- * while they hold something, keep the books that show whether they were alone with it. The two
+ * while they hold something, keep the ledger that shows whether they were alone with it. The two
  * scripts (stress_enter.lua, stress_leave.lua) are loaded by the driver; the C workers run the same
  * ones.
  *
- * <p>Options: places=kind:name,... (see Places), process=P (this client's name in the books),
+ * <p>Options: places=kind:name,... (see Places), process=P (this client's name in the ledger),
  * workers=n, seed=n, ms=n (how long at most; it is over when there is a key stress:over), lease=ms
  * (fixed leases), enter=sha1, leave=sha1. Answers "sections=n missed=n".
  */

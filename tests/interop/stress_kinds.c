@@ -1,5 +1,5 @@
 /*
- * The ways in and out of the places of the mixed stress tests, one table per kind: every form of
+ * The ways in and out of the objects of the mixed stress tests, one table per kind: every form of
  * acquire that the library has, at random, with nested holds and downgrades where the kind has
  * them.
  *

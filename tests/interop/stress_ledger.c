@@ -1,8 +1,8 @@
 /*
- * What is written in the books of a stress test; see stress_books.h. Read by the driver, on its one
+ * What is written in the ledger of a stress test; see stress_ledger.h. Read by the driver, on its one
  * thread.
  */
-#include "stress_books.h"
+#include "stress_ledger.h"
 
 #include "interop.h"
 
@@ -32,12 +32,12 @@ long long stress_number(const char *key, const char *name) {
     return text == NULL ? 0 : atoll(text);
 }
 
-long long stress_counters(const struct stress_place *places) {
+long long stress_counters(const struct stress_object *objects) {
     long long sum = 0;
-    for (int i = 0; i < STRESS_PLACES; i++)
+    for (int i = 0; i < STRESS_OBJECTS; i++)
         if (i == 0 ||
-            strcmp(places[i].name, places[i - 1].name) != 0) /* it may be one and the same */
-            sum += stress_number("stress:counter:", places[i].name);
+            strcmp(objects[i].name, objects[i - 1].name) != 0) /* it may be one and the same */
+            sum += stress_number("stress:counter:", objects[i].name);
     return sum;
 }
 

@@ -1,5 +1,5 @@
 /*
- * Permits in rarer trouble: a server that is full, or refuses one script and takes another; answers
+ * Permits with rarer faults: a server that is full, or refuses one script and takes another; answers
  * that come when the loss was reported already; a process without any memory.
  *
  * The watchdog's lease is short. What is to be renewed is looked at for longer than a lease without
@@ -38,7 +38,7 @@ static void assert_locks_held(struct holder *h) {
     assert_true(key_exists(h->w.server, "rw"));
 }
 
-static void let_go(struct holder *h) {
+static void release_all(struct holder *h) {
     assert_int_equal(hf_lock_release(h->lock), HF_OK);
     assert_int_equal(hf_lock_release(h->reader), HF_OK);
     hf_lock_free(h->lock);
@@ -47,7 +47,7 @@ static void let_go(struct holder *h) {
 }
 
 /* What is held stays held, however full the server is: nothing that is new is stored for that. */
-CASE_IN(U39_a_full_server_renews_and_extends, struct holder, h, hold_all, let_go) {
+CASE_IN(U39_a_full_server_renews_and_extends, struct holder, h, hold_all, release_all) {
     hf_permit_id other;
     cmd_ok(h->w.server, "CONFIG SET maxmemory 1");
     assert_int_equal(hf_permits_try(h->w.permits, &other), HF_EOOM);
@@ -67,7 +67,7 @@ CASE_IN(U39_a_full_server_renews_and_extends, struct holder, h, hold_all, let_go
 
 /* The script of the permits is refused, from now on: they are lost in the end, and nothing else
  * is. */
-CASE_IN(one_script_that_is_refused_costs_no_other_hold, struct holder, h, hold_all, let_go) {
+CASE_IN(one_script_that_is_refused_costs_no_other_hold, struct holder, h, hold_all, release_all) {
     struct pool_events events = {0};
     assert_int_equal(hf_permits_on_lost(h->w.permits, pool_on_event, &events), HF_OK);
     cmd_ok(h->w.server, "ACL SETUSER default -zscore");

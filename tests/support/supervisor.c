@@ -1,22 +1,22 @@
 /*
- * The warden: a process beside the test program that starts its servers and cleans up after it.
+ * The supervisor: a process beside the test program that starts its servers and cleans up after it.
  *
  * Why a process: a server must not outlive its test even when that is killed with SIGKILL, and must
  * not die with the thread that happened to start it (which is when the kernel's parent-death signal
- * fires). The warden is single-threaded and detached, so a group or tree kill of the test does not
+ * fires). The supervisor is single-threaded and detached, so a group or tree kill of the test does not
  * reach it. It watches the test program through a pidfd and through its end of a socket; when
  * either ends, it kills the servers, removes the directories and exits. If it is killed itself, the
  * parent-death signal kills its servers.
  *
- * Called by server.c and wait.c. The front half (warden_*) runs in the test program, on any thread,
- * and keeps one mutex around a request and its answer. The back half runs in the warden. It was
+ * Called by server.c and wait.c. The front half (supervisor_*) runs in the test program, on any thread,
+ * and keeps one mutex around a request and its answer. The back half runs in the supervisor. It was
  * forked from a program that may have threads, so it uses async-signal-safe calls and static memory
  * only.
  *
- * Invariants: a pid in `children` was forked by the warden and not yet reaped, so it names that
+ * Invariants: a pid in `children` was forked by the supervisor and not yet reaped, so it names that
  * process and no other. Every request is answered by exactly one int64_t.
  */
-#include "support/warden.h"
+#include "support/supervisor.h"
 
 #include "support/wait.h"
 
@@ -34,11 +34,11 @@
 
 enum { MAX_CHILDREN = 256, MAX_ARGS = 32 };
 
-enum warden_op { OP_SPAWN, OP_RUNNING, OP_SIGNAL, OP_END, OP_ADOPT_DIR, OP_REMOVE_DIR };
+enum supervisor_op { OP_SPAWN, OP_RUNNING, OP_SIGNAL, OP_END, OP_ADOPT_DIR, OP_REMOVE_DIR };
 
 /* `text` holds strings with a NUL behind each: log and argv for OP_SPAWN, or a directory. */
-struct warden_request {
-    enum warden_op op;
+struct supervisor_request {
+    enum supervisor_op op;
     pid_t pid;
     int signal_number;
     int64_t timeout_ms;
@@ -46,7 +46,7 @@ struct warden_request {
     char text[PATH_MAX];
 };
 
-/* ---- In the warden --------------------------------------------------------------------------- */
+/* ---- In the supervisor --------------------------------------------------------------------------- */
 
 static pid_t children[MAX_CHILDREN];      /* 0: free */
 static char dirs[MAX_CHILDREN][PATH_MAX]; /* "": free */
@@ -68,7 +68,7 @@ static pid_t *find_child(pid_t pid) {
     return NULL;
 }
 
-static void become_program(struct warden_request *request, pid_t warden) {
+static void become_program(struct supervisor_request *request, pid_t supervisor) {
     char *argv[MAX_ARGS + 1];
     size_t argc = 0;
     char *log = request->text;
@@ -78,7 +78,7 @@ static void become_program(struct warden_request *request, pid_t warden) {
     argv[argc] = NULL;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (argv[0] == NULL || getppid() != warden)
+    if (argv[0] == NULL || getppid() != supervisor)
         _exit(127);
 
     int out = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -93,14 +93,14 @@ static void become_program(struct warden_request *request, pid_t warden) {
     _exit(127);
 }
 
-static int64_t spawn(struct warden_request *request) {
+static int64_t spawn(struct supervisor_request *request) {
     pid_t *child = find_child(0);
     if (child == NULL)
         return -EMFILE;
-    pid_t warden = getpid();
+    pid_t supervisor = getpid();
     pid_t pid = fork();
     if (pid == 0)
-        become_program(request, warden);
+        become_program(request, supervisor);
     if (pid < 0)
         return -errno;
     *child = pid;
@@ -151,7 +151,7 @@ static int64_t forget_dir(const char *path) {
     return -ENOENT;
 }
 
-static int64_t serve(struct warden_request *request) {
+static int64_t serve(struct supervisor_request *request) {
     pid_t *child = request->pid > 0 ? find_child(request->pid) : NULL;
     switch (request->op) {
     case OP_SPAWN:
@@ -173,7 +173,7 @@ static int64_t serve(struct warden_request *request) {
 }
 
 static void watch(int sock, int owner_pidfd, pid_t owner) {
-    static struct warden_request request;
+    static struct supervisor_request request;
     struct pollfd fds[] = {{.fd = sock, .events = POLLIN}, {.fd = owner_pidfd, .events = POLLIN}};
     for (;;) {
         /* Without pidfds (old kernels) forked children of the owner may keep the socket open, so
@@ -216,7 +216,7 @@ static void plain_signals(void) {
     sigprocmask(SIG_SETMASK, &none, NULL);
 }
 
-static void warden_main(int sock, int owner_pidfd, pid_t owner) {
+static void supervisor_main(int sock, int owner_pidfd, pid_t owner) {
     setsid();
     plain_signals();
     keep_only(sock, owner_pidfd);
@@ -235,10 +235,10 @@ static void warden_main(int sock, int owner_pidfd, pid_t owner) {
 
 static pthread_mutex_t front_mutex = PTHREAD_MUTEX_INITIALIZER;
 static int front_sock = -1;
-static pid_t front_owner; /* whose warden front_sock leads to; a forked child needs its own */
+static pid_t front_owner; /* whose supervisor front_sock leads to; a forked child needs its own */
 
-/* The program ends when its warden has cleaned up, so a run that is over has left nothing. */
-static void await_warden(void) {
+/* The program ends when its supervisor has cleaned up, so a run that is over has left nothing. */
+static void await_supervisor(void) {
     if (front_sock < 0 || front_owner != getpid())
         return;
     shutdown(front_sock, SHUT_WR);
@@ -249,19 +249,19 @@ static void await_warden(void) {
     front_sock = -1;
 }
 
-static void start_warden(void) {
+static void start_supervisor(void) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         support_die("socketpair: %s", strerror(errno));
     pid_t owner = getpid();
     int owner_pidfd = (int)syscall(SYS_pidfd_open, owner, 0);
 
-    /* Forked twice: the warden is nobody's child, so a test that counts its children does not meet
+    /* Forked twice: the supervisor is nobody's child, so a test that counts its children does not meet
      * it. */
     pid_t middle = fork();
     if (middle == 0) {
         if (fork() == 0)
-            warden_main(pair[1], owner_pidfd, owner);
+            supervisor_main(pair[1], owner_pidfd, owner);
         _exit(0);
     }
     if (middle < 0)
@@ -273,37 +273,37 @@ static void start_warden(void) {
     if (owner_pidfd >= 0)
         close(owner_pidfd);
     if (front_sock < 0)
-        atexit(await_warden);
+        atexit(await_supervisor);
     else
         close(front_sock); /* the parent's */
     front_sock = pair[0];
     front_owner = owner;
 }
 
-static int64_t ask(const struct warden_request *request) {
+static int64_t ask(const struct supervisor_request *request) {
     pthread_mutex_lock(&front_mutex);
     if (front_owner != getpid())
-        start_warden();
+        start_supervisor();
     int64_t answer;
     ssize_t n = send(front_sock, request, sizeof *request, MSG_NOSIGNAL);
     while (n >= 0 && (n = recv(front_sock, &answer, sizeof answer, 0)) < 0 && errno == EINTR)
         n = 0;
     pthread_mutex_unlock(&front_mutex);
     if (n != sizeof answer)
-        support_die("the warden of this test program has gone");
+        support_die("the supervisor of this test program has gone");
     return answer;
 }
 
-static void add_text(struct warden_request *request, const char *text) {
+static void add_text(struct supervisor_request *request, const char *text) {
     size_t size = strlen(text) + 1;
     if (request->text_length + size > sizeof request->text)
-        support_die("too long for the warden: %s", text);
+        support_die("too long for the supervisor: %s", text);
     memcpy(request->text + request->text_length, text, size);
     request->text_length += size;
 }
 
-pid_t warden_spawn(const char *log, const char *const *argv) {
-    struct warden_request request = {.op = OP_SPAWN};
+pid_t supervisor_spawn(const char *log, const char *const *argv) {
+    struct supervisor_request request = {.op = OP_SPAWN};
     add_text(&request, log);
     for (size_t i = 0; argv[i] != NULL; i++)
         add_text(&request, argv[i]);
@@ -313,33 +313,34 @@ pid_t warden_spawn(const char *log, const char *const *argv) {
     return (pid_t)pid;
 }
 
-bool warden_running(pid_t pid) {
-    return ask(&(struct warden_request){.op = OP_RUNNING, .pid = pid}) != 0;
+bool supervisor_running(pid_t pid) {
+    return ask(&(struct supervisor_request){.op = OP_RUNNING, .pid = pid}) != 0;
 }
 
-void warden_signal(pid_t pid, int signal_number) {
-    struct warden_request request = {.op = OP_SIGNAL, .pid = pid, .signal_number = signal_number};
+void supervisor_signal(pid_t pid, int signal_number) {
+    struct supervisor_request request = {
+        .op = OP_SIGNAL, .pid = pid, .signal_number = signal_number};
     if (ask(&request) != 0)
         support_die("process %d was expected to run, and does not", (int)pid);
 }
 
-void warden_end(pid_t pid, int signal_number, int64_t timeout_ms) {
-    ask(&(struct warden_request){
+void supervisor_end(pid_t pid, int signal_number, int64_t timeout_ms) {
+    ask(&(struct supervisor_request){
         .op = OP_END, .pid = pid, .signal_number = signal_number, .timeout_ms = timeout_ms});
 }
 
-static int64_t ask_about_dir(enum warden_op op, const char *path) {
-    struct warden_request request = {.op = op};
+static int64_t ask_about_dir(enum supervisor_op op, const char *path) {
+    struct supervisor_request request = {.op = op};
     add_text(&request, path);
     return ask(&request);
 }
 
-void warden_adopt_dir(const char *path) {
+void supervisor_adopt_dir(const char *path) {
     if (ask_about_dir(OP_ADOPT_DIR, path) != 0)
         support_die("too many temporary directories");
 }
 
-void warden_remove_dir(const char *path) {
+void supervisor_remove_dir(const char *path) {
     if (ask_about_dir(OP_REMOVE_DIR, path) != 0)
         support_die("%s is not a temporary directory of this program", path);
 }

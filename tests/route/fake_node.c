@@ -1,5 +1,5 @@
-/* A server that says it is one of a cluster: a hostile one behind a port; see pretender.h. */
-#include "route/pretender.h"
+/* A server that says it is one of a cluster: a hostile one behind a port; see fake_node.h. */
+#include "route/fake_node.h"
 
 #include "support/hostile.h"
 #include "support/proxy.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-struct pretender {
+struct fake_node {
     struct hostile *hostile;
     struct proxy *proxy; /* which has a port */
     pthread_mutex_t mtx; /* guards below */
@@ -25,7 +25,7 @@ static void grant(char *text, size_t size) {
              (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000);
 }
 
-static void answer_script(struct hostile_peer *peer, struct pretender *p) {
+static void answer_script(struct hostile_peer *peer, struct fake_node *p) {
     char text[256];
     pthread_mutex_lock(&p->mtx);
     p->scripts++;
@@ -39,7 +39,7 @@ static void answer_script(struct hostile_peer *peer, struct pretender *p) {
     hostile_send_text(peer, text);
 }
 
-static void answer_map(struct hostile_peer *peer, struct pretender *p) {
+static void answer_map(struct hostile_peer *peer, struct fake_node *p) {
     char text[sizeof p->map];
     pthread_mutex_lock(&p->mtx);
     memcpy(text, p->map, sizeof text);
@@ -47,7 +47,7 @@ static void answer_map(struct hostile_peer *peer, struct pretender *p) {
     hostile_send_text(peer, text);
 }
 
-static void note_asking(struct hostile_peer *peer, struct pretender *p) {
+static void note_asking(struct hostile_peer *peer, struct fake_node *p) {
     pthread_mutex_lock(&p->mtx);
     p->askings++;
     pthread_mutex_unlock(&p->mtx);
@@ -69,18 +69,18 @@ static void answer(struct hostile_peer *peer, const char *command, size_t length
         hostile_handshake(peer, command, length);
 }
 
-struct pretender *pretender_start(void) {
-    struct pretender *p = zeroed(1, sizeof *p);
+struct fake_node *fake_node_start(void) {
+    struct fake_node *p = zeroed(1, sizeof *p);
     pthread_mutex_init(&p->mtx, NULL);
     p->hostile = hostile_start(answer, p);
     p->proxy = proxy_start(hostile_socket(p->hostile));
     own_text *map =
-        text_of("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n", pretender_port(p));
-    pretender_maps(p, map);
+        text_of("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n", fake_node_port(p));
+    fake_node_maps(p, map);
     return p;
 }
 
-void pretender_free(struct pretender *p) {
+void fake_node_free(struct fake_node *p) {
     if (p == NULL)
         return;
     proxy_free(p->proxy);
@@ -89,39 +89,39 @@ void pretender_free(struct pretender *p) {
     free(p);
 }
 
-int pretender_port(const struct pretender *p) {
+int fake_node_port(const struct fake_node *p) {
     return proxy_port(p->proxy);
 }
 
-void pretender_says(struct pretender *p, int times, const char *bytes) {
+void fake_node_says(struct fake_node *p, int times, const char *bytes) {
     pthread_mutex_lock(&p->mtx);
     p->times = times;
     snprintf(p->said, sizeof p->said, "%s", bytes);
     pthread_mutex_unlock(&p->mtx);
 }
 
-void pretender_sends(struct pretender *p, int times, const char *word, int port) {
+void fake_node_sends(struct fake_node *p, int times, const char *word, int port) {
     own_text *text = text_of("-%s 1 127.0.0.1:%d\r\n", word, port);
-    pretender_says(p, times, text);
+    fake_node_says(p, times, text);
 }
 
-void pretender_maps(struct pretender *p, const char *bytes) {
+void fake_node_maps(struct fake_node *p, const char *bytes) {
     pthread_mutex_lock(&p->mtx);
     snprintf(p->map, sizeof p->map, "%s", bytes);
     pthread_mutex_unlock(&p->mtx);
 }
 
-static size_t read_count(struct pretender *p, const size_t *count) {
+static size_t read_count(struct fake_node *p, const size_t *count) {
     pthread_mutex_lock(&p->mtx);
     size_t now = *count;
     pthread_mutex_unlock(&p->mtx);
     return now;
 }
 
-size_t pretender_scripts(struct pretender *p) {
+size_t fake_node_scripts(struct fake_node *p) {
     return read_count(p, &p->scripts);
 }
 
-size_t pretender_askings(struct pretender *p) {
+size_t fake_node_askings(struct fake_node *p) {
     return read_count(p, &p->askings);
 }

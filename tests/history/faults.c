@@ -34,8 +34,8 @@ unsigned run_pick(struct run *run, unsigned below) {
     return (unsigned)rand_r(&run->random) % below;
 }
 
-static bool now_and_then(struct run *run, unsigned trouble, unsigned every_ms) {
-    return (run->plan->troubles & trouble) != 0 && run_pick(run, every_ms) == 0;
+static bool now_and_then(struct run *run, unsigned fault, unsigned every_ms) {
+    return (run->plan->faults & fault) != 0 && run_pick(run, every_ms) == 0;
 }
 
 /* ---- Processes ------------------------------------------------------------------------------- */
@@ -164,14 +164,14 @@ static void mend(struct run *run, bool all) {
 
 /* Its power is lost, or it is killed. */
 static void relaunch(struct run *run, struct server *server) {
-    if ((run->plan->troubles & TROUBLE_POWER) != 0)
+    if ((run->plan->faults & FAULT_POWER) != 0)
         (void)power_loss(server);
     else
         server_relaunch(server);
 }
 
 static void restart(struct run *run, size_t first, size_t len) {
-    bool wiped = (run->plan->troubles & TROUBLE_WIPE) != 0 || run->plan->everysec;
+    bool wiped = (run->plan->faults & FAULT_WIPE) != 0 || run->plan->everysec;
     int64_t from_ns = record_now_ns();
     record_line(&run->record, "cut %lld", (long long)from_ns);
     for (size_t i = 0; i < len; i++)
@@ -335,7 +335,7 @@ static void keep_data(struct run *run) {
 
 /* ---- A primary that changes ------------------------------------------------------------------ */
 
-/* What the primary was told last is not at the replicas, for certain: they have forgotten all of it. */
+/* The last writes of the primary are not at the replicas, for certain: they have forgotten all of it. */
 static void forget_at_replicas(struct run *run, const struct server *primary) {
     for (int i = 0; i < WATCHED_SERVERS; i++) {
         struct server *replica = watched_server(run->watched, i);
@@ -347,9 +347,9 @@ static void forget_at_replicas(struct run *run, const struct server *primary) {
     }
 }
 
-/* By hand, so that the old primary answers until it is told, or by its death. Replicas forget only when it
+/* By hand, so that the old primary answers until it is demoted, or by its death. Replicas forget only when it
  * is dead: else what it goes on to send them would be a part of something that they do not have. The
- * sentinels would wait long until they take it for dead, so they are told. */
+ * sentinels would wait long until they take it for dead, so the test asks them. */
 static void replace_primary(struct run *run, bool loses) {
     struct server *old = watched_primary(run->watched);
     if (loses || run_pick(run, 2) != 0)
@@ -361,7 +361,7 @@ static void replace_primary(struct run *run, bool loses) {
     watched_heal(run->watched);
 }
 
-/* The same for one of a cluster. What is lost is what it was told while its replica was cut off. */
+/* The same for one of a cluster. What is lost is what it wrote while its replica was cut off. */
 static void replace_one_of_several(struct run *run, bool loses) {
     struct server *old = shards_owner(run->shards, run_pick(run, SLOTS));
     if (loses) {
@@ -450,12 +450,12 @@ static void look_at_line(struct run *run) {
 
 /* ---- All of it ------------------------------------------------------------------------------- */
 
-void trouble_begin(struct run *run) {
+void faults_begin(struct run *run) {
     run->rest_ms = run->begin_ms + PLAY_NAME_MS;
     choose_kills_of_jvms(run);
-    if ((run->plan->troubles & TROUBLE_DRIFT) != 0)
+    if ((run->plan->faults & FAULT_DRIFT) != 0)
         drift(run);
-    if ((run->plan->troubles & TROUBLE_RESTART) != 0 && run->plan->kinds->moving)
+    if ((run->plan->faults & FAULT_RESTART) != 0 && run->plan->kinds->moving)
         keep_data(run);
 }
 
@@ -463,56 +463,56 @@ void trouble_begin(struct run *run) {
 static void strike_servers(struct run *run) {
     bool rested = now_ms() >= run->rest_ms && !is_frozen(run);
     bool alone = run->servers_len > 0;
-    unsigned restarts = TROUBLE_RESTART | TROUBLE_WIPE | TROUBLE_POWER;
+    unsigned restarts = FAULT_RESTART | FAULT_WIPE | FAULT_POWER;
     if (run->thaw_ms != 0 && now_ms() >= run->thaw_ms)
         thaw(run);
     if ((alone ? !is_frozen(run) : rested) &&
         now_and_then(run, restarts, run->plan->unguarded ? 300 : 700))
         restart_some(run);
-    if (rested && now_and_then(run, TROUBLE_FREEZE, 400))
+    if (rested && now_and_then(run, FAULT_FREEZE, 400))
         freeze(run);
-    if (!is_frozen(run) && now_and_then(run, TROUBLE_HANG_UP, 150))
+    if (!is_frozen(run) && now_and_then(run, FAULT_HANG_UP, 150))
         hang_up(run);
-    if (!is_frozen(run) && now_and_then(run, TROUBLE_BACK, 150))
+    if (!is_frozen(run) && now_and_then(run, FAULT_BACK, 150))
         step_back(run);
-    if (now_and_then(run, TROUBLE_OWN_CLOCK, 100))
+    if (now_and_then(run, FAULT_OWN_CLOCK, 100))
         step_own(run);
-    if (rested && now_and_then(run, TROUBLE_FAIL_OVER, 300))
+    if (rested && now_and_then(run, FAULT_FAIL_OVER, 300))
         fail_over(run);
 }
 
-void trouble_step(struct run *run) {
+void faults_step(struct run *run) {
     bool quorum = run->plan->kinds->quorum;
     if (run->plan->kinds == &kinds_of_one_server && !is_frozen(run) && run_pick(run, 8) == 0)
         look_at_line(run);
-    if (now_and_then(run, TROUBLE_KILL, 700))
+    if (now_and_then(run, FAULT_KILL, 700))
         kill_one(run);
-    if (now_and_then(run, TROUBLE_PAUSE, 500))
+    if (now_and_then(run, FAULT_PAUSE, 500))
         pause_one(run);
     if (run->paused != PLAY_PROCESSES && now_ms() >= run->resume_ms)
         resume(run);
-    if ((run->plan->troubles & TROUBLE_KILL_JVM) != 0)
+    if ((run->plan->faults & FAULT_KILL_JVM) != 0)
         kill_jvms(run);
-    if (now_and_then(run, TROUBLE_LOSE, 40))
+    if (now_and_then(run, FAULT_LOSE, 40))
         lose_something(run);
-    if (quorum && now_and_then(run, TROUBLE_LOSE, 300))
+    if (quorum && now_and_then(run, FAULT_LOSE, 300))
         cut_off(run, run_pick(run, (unsigned)run->servers_len));
-    if (now_and_then(run, TROUBLE_ONE_WAY, 150))
+    if (now_and_then(run, FAULT_ONE_WAY, 150))
         cut_one_way(run);
-    if (quorum && now_and_then(run, TROUBLE_PART, 300))
+    if (quorum && now_and_then(run, FAULT_PART, 300))
         part_from_majority(run);
     mend(run, false);
     strike_servers(run);
-    if (now_and_then(run, TROUBLE_SABOTAGE, 4))
+    if (now_and_then(run, FAULT_SABOTAGE, 4))
         sabotage(run);
-    if (now_and_then(run, TROUBLE_MOVE, 50))
+    if (now_and_then(run, FAULT_MOVE, 50))
         move_slot(run);
 }
 
-void trouble_end(struct run *run) {
+void faults_end(struct run *run) {
     resume(run);
     thaw(run);
-    if ((run->plan->troubles & TROUBLE_OWN_CLOCK) != 0)
+    if ((run->plan->faults & FAULT_OWN_CLOCK) != 0)
         step_this(0);
     mend(run, true);
     for (size_t i = 0; i < run->servers_len; i++)
