@@ -18,7 +18,7 @@
 enum { SLICES = 600, SLICE_MS = 100, EXIT_LOST = 3 };
 
 /* Runs on the library's dispatch thread. The descriptor below reports the loss itself. */
-static void on_trouble(hf_lock *lock, const hf_event *event, void *user) {
+static void on_hold_event(hf_lock *lock, const hf_event *event, void *user) {
     (void)lock;
     (void)user;
     if (event->kind == HF_EVENT_WARNING)
@@ -33,7 +33,7 @@ static bool work_a_slice(int lost_fd) {
 }
 
 static int work_alone(hf_lock *lock) {
-    int err = hf_lock_on_lost(lock, on_trouble, NULL);
+    int err = hf_lock_on_lost(lock, on_hold_event, NULL);
     int lost_fd = hf_lock_lost_fd(lock);
     if (err == HF_OK && lost_fd < 0)
         err = lost_fd;

@@ -1,11 +1,11 @@
 /* The notification that a listener (hf_listen()) got, for tests to wait for.
  *
  *     struct notification_log *log = notification_log_new();
- *     hf_listen(client, "name", heard_note, h, &listener);
- *     assert_true(heard_wait(h, HF_NOTIFY_SUBSCRIBED, 1, HANG_MS));
+ *     hf_listen(client, "name", notification_log_add, log, &listener);
+ *     assert_true(notification_log_wait(log, HF_NOTIFY_SUBSCRIBED, 1, HANG_MS));
  *     ...
  *     hf_listener_free(listener);
- *     heard_free(h);
+ *     notification_log_free(log);
  *
  * Include as "support/notification_log.h". Any thread may call anything. */
 #ifndef HF_TEST_NOTIFICATION_LOG_H

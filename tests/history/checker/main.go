@@ -24,7 +24,7 @@ import (
 
 const (
 	exitWrong     = 1
-	exitError   = 2
+	exitError     = 2
 	exitUndecided = 3
 	memoryMax     = 1 << 30
 	mostOps       = 4000 // on one name

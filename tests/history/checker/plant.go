@@ -166,7 +166,7 @@ func promising(h *history, o *op) *history {
 func plant(h *history, kind string, l lie) (planted, found int) {
 	for _, ops := range h.parts() {
 		here := 0 // Not all of them at one name.
-		for at := 0; ops[0].kind == kind && at < len(ops) && here < tellMax/4; at++ {
+		for at := 0; ops[0].kind == kind && at < len(ops) && here < plantMax/4; at++ {
 			with, ok := telling(ops, at, l)
 			if !ok {
 				continue
