@@ -59,7 +59,7 @@ test_show_tells_as_much() {
     redis del '[odd]*' >/dev/null
     start hf hold --no-stdin --slots 2 seats >/dev/null
     slot=$pid
-    wait_until shown "kind +permits\\|ttl +[0-9.]+ s\\|state +alive\\|held +[0-9.]+s\\|waiting +0\\|holder +[0-9a-f]{32}\\|  count +1\\|  who +[^ ]+ $slot holdfast\\|  state +alive\\|  for +[0-9.]+s\\|free +1\\|" seats
+    wait_until shown "kind +permits\\|ttl +[0-9.]+ s\\|state +alive\\|held +[0-9.]+s\\|waiting +0\\|holder +[0-9a-f]{32}\\|  count +1\\|  who +[^ ]+ $slot bash\\|  state +alive\\|  for +[0-9.]+s\\|free +1\\|" seats
     kill "$slot"
 }
 

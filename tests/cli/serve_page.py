@@ -118,7 +118,7 @@ def test_a_deadlock_turns_red_and_names_both(page, serve):
         for name in ('left', 'right'):
             assert f'waits for {name}' in text, text
         waiters = re.findall(r'(\d+) true waits', text)
-        holders = re.findall(r'(\d+) sh has', text)
+        holders = re.findall(r'held by \S+ (\d+) sh', text)
         assert len(waiters) == 2 and len(holders) == 2 and len(set(waiters + holders)) == 4, text
         colour = page.js("getComputedStyle(document.querySelector('.deadlock')).color")
         red, green, blue = map(int, re.findall(r'\d+', colour)[:3])

@@ -258,11 +258,11 @@ test_a_dead_holder_is_known_by_name() {
         held=$pid
         wait_until is_alive "known$slots"
         watch "known$slots"
-        wait_until seen "  (held|acquired)  .* $held holdfast"
+        wait_until seen "  (held|acquired)  .* $held bash"
         kill -KILL "$held"
-        [ -n "$slots" ] || wait_until seen "  gone      [^ ]+ $held holdfast"
+        [ -n "$slots" ] || wait_until seen "  gone      [^ ]+ $held bash"
         redis del "known$slots" "{known$slots}:timeout" >/dev/null
-        wait_until seen "  released  [^ ]+ $held holdfast"
+        wait_until seen "  released  [^ ]+ $held bash"
         stop_watch
     done
 }
