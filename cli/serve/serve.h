@@ -101,7 +101,7 @@ struct view {
     int64_t every_ms;
     bool announced;       /* something has happened that the latest survey may not show */
     bool requested;       /* a request waits for a survey */
-    int64_t hurried_ms;   /* start of the latest survey that was taken for such a reason */
+    int64_t hurried_ms;   /* start of the latest survey that an announcement caused */
     int64_t started_ms;   /* start of the latest survey */
     int64_t good_ms;      /* when `later` arrived; 0: never */
     int64_t good_at_ms;   /* the same as Unix time */

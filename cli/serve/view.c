@@ -205,7 +205,7 @@ static void start(struct view *view) {
     view->times_asked = view->times_wanted;
     view->times_wanted = false;
     view->started_ms = now_ms();
-    if (view->announced || view->requested)
+    if (view->announced)
         view->hurried_ms = view->started_ms;
     view->announced = view->requested = false;
     view->running = true;
@@ -224,12 +224,13 @@ static int64_t used_for_ms(const struct view *view) {
 }
 
 static int64_t due_ms(const struct view *view) {
-    bool soon = view->failed_at_ms > 0 || record_has_open_losses(&view->recorder);
+    bool soon =
+        view->requested || view->failed_at_ms > 0 || record_has_open_losses(&view->recorder);
     int64_t due_ms = view->started_ms + (soon ? period_ms(view) : view->every_ms);
     int64_t hurry_ms = view->hurried_ms + HURRY_GAP_MS;
     if (view->seq == 0)
         return 0;
-    return (view->announced || view->requested) && hurry_ms < due_ms ? hurry_ms : due_ms;
+    return view->announced && hurry_ms < due_ms ? hurry_ms : due_ms;
 }
 
 int view_tick(struct view *view) {
