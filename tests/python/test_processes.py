@@ -433,7 +433,7 @@ def test_gevent_waits_for_messages(server, tmp_path, patch):
         import holdfast
         client = holdfast.Client(sys.argv[1], watchdog=float(sys.argv[3]))
         listener = client.listen("x")
-        assert listener.get().kind is holdfast.NotificationKind.LISTENING
+        assert listener.get().kind is holdfast.NotificationKind.SUBSCRIBED
         lock = client.lock("x")
         program = "import holdfast, sys; holdfast.Client(sys.argv[1]).lock('x').break_lock()"
         lock.acquire()
