@@ -25,32 +25,32 @@ static void grant(char *text, size_t size) {
              (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000);
 }
 
-static void answer_script(struct hostile_peer *peer, struct fake_node *p) {
+static void answer_script(struct hostile_peer *peer, struct fake_node *node) {
     char text[256];
-    pthread_mutex_lock(&p->mtx);
-    p->scripts++;
-    if (p->times == 0)
+    pthread_mutex_lock(&node->mtx);
+    node->scripts++;
+    if (node->times == 0)
         grant(text, sizeof text);
     else
-        memcpy(text, p->said, sizeof text);
-    if (p->times > 0)
-        p->times--;
-    pthread_mutex_unlock(&p->mtx);
+        memcpy(text, node->said, sizeof text);
+    if (node->times > 0)
+        node->times--;
+    pthread_mutex_unlock(&node->mtx);
     hostile_send_text(peer, text);
 }
 
-static void answer_map(struct hostile_peer *peer, struct fake_node *p) {
-    char text[sizeof p->map];
-    pthread_mutex_lock(&p->mtx);
-    memcpy(text, p->map, sizeof text);
-    pthread_mutex_unlock(&p->mtx);
+static void answer_map(struct hostile_peer *peer, struct fake_node *node) {
+    char text[sizeof node->map];
+    pthread_mutex_lock(&node->mtx);
+    memcpy(text, node->map, sizeof text);
+    pthread_mutex_unlock(&node->mtx);
     hostile_send_text(peer, text);
 }
 
-static void note_asking(struct hostile_peer *peer, struct fake_node *p) {
-    pthread_mutex_lock(&p->mtx);
-    p->askings++;
-    pthread_mutex_unlock(&p->mtx);
+static void note_asking(struct hostile_peer *peer, struct fake_node *node) {
+    pthread_mutex_lock(&node->mtx);
+    node->askings++;
+    pthread_mutex_unlock(&node->mtx);
     hostile_send_text(peer, "+OK\r\n");
 }
 
@@ -70,58 +70,58 @@ static void answer(struct hostile_peer *peer, const char *command, size_t length
 }
 
 struct fake_node *fake_node_start(void) {
-    struct fake_node *p = zeroed(1, sizeof *p);
-    pthread_mutex_init(&p->mtx, NULL);
-    p->hostile = hostile_start(answer, p);
-    p->proxy = proxy_start(hostile_socket(p->hostile));
-    own_text *map =
-        text_of("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n", fake_node_port(p));
-    fake_node_maps(p, map);
-    return p;
+    struct fake_node *node = zeroed(1, sizeof *node);
+    pthread_mutex_init(&node->mtx, NULL);
+    node->hostile = hostile_start(answer, node);
+    node->proxy = proxy_start(hostile_socket(node->hostile));
+    own_text *map = text_of("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$9\r\n127.0.0.1\r\n:%d\r\n",
+                            fake_node_port(node));
+    fake_node_maps(node, map);
+    return node;
 }
 
-void fake_node_free(struct fake_node *p) {
-    if (p == NULL)
+void fake_node_free(struct fake_node *node) {
+    if (node == NULL)
         return;
-    proxy_free(p->proxy);
-    hostile_free(p->hostile);
-    pthread_mutex_destroy(&p->mtx);
-    free(p);
+    proxy_free(node->proxy);
+    hostile_free(node->hostile);
+    pthread_mutex_destroy(&node->mtx);
+    free(node);
 }
 
-int fake_node_port(const struct fake_node *p) {
-    return proxy_port(p->proxy);
+int fake_node_port(const struct fake_node *node) {
+    return proxy_port(node->proxy);
 }
 
-void fake_node_says(struct fake_node *p, int times, const char *bytes) {
-    pthread_mutex_lock(&p->mtx);
-    p->times = times;
-    snprintf(p->said, sizeof p->said, "%s", bytes);
-    pthread_mutex_unlock(&p->mtx);
+void fake_node_says(struct fake_node *node, int times, const char *bytes) {
+    pthread_mutex_lock(&node->mtx);
+    node->times = times;
+    snprintf(node->said, sizeof node->said, "%s", bytes);
+    pthread_mutex_unlock(&node->mtx);
 }
 
-void fake_node_sends(struct fake_node *p, int times, const char *word, int port) {
+void fake_node_sends(struct fake_node *node, int times, const char *word, int port) {
     own_text *text = text_of("-%s 1 127.0.0.1:%d\r\n", word, port);
-    fake_node_says(p, times, text);
+    fake_node_says(node, times, text);
 }
 
-void fake_node_maps(struct fake_node *p, const char *bytes) {
-    pthread_mutex_lock(&p->mtx);
-    snprintf(p->map, sizeof p->map, "%s", bytes);
-    pthread_mutex_unlock(&p->mtx);
+void fake_node_maps(struct fake_node *node, const char *bytes) {
+    pthread_mutex_lock(&node->mtx);
+    snprintf(node->map, sizeof node->map, "%s", bytes);
+    pthread_mutex_unlock(&node->mtx);
 }
 
-static size_t read_count(struct fake_node *p, const size_t *count) {
-    pthread_mutex_lock(&p->mtx);
+static size_t read_count(struct fake_node *node, const size_t *count) {
+    pthread_mutex_lock(&node->mtx);
     size_t now = *count;
-    pthread_mutex_unlock(&p->mtx);
+    pthread_mutex_unlock(&node->mtx);
     return now;
 }
 
-size_t fake_node_scripts(struct fake_node *p) {
-    return read_count(p, &p->scripts);
+size_t fake_node_scripts(struct fake_node *node) {
+    return read_count(node, &node->scripts);
 }
 
-size_t fake_node_askings(struct fake_node *p) {
-    return read_count(p, &p->askings);
+size_t fake_node_askings(struct fake_node *node) {
+    return read_count(node, &node->askings);
 }

@@ -15,19 +15,19 @@
 struct fake_node;
 
 struct fake_node *fake_node_start(void);
-void fake_node_free(struct fake_node *fake_node); /* NULL is fine */
-int fake_node_port(const struct fake_node *fake_node);
+void fake_node_free(struct fake_node *node); /* NULL is fine */
+int fake_node_port(const struct fake_node *node);
 
 #define FAKE_NODE_ALWAYS (-1)
 
 /* The next so many scripts are answered with these bytes. */
-void fake_node_says(struct fake_node *fake_node, int times, const char *bytes);
+void fake_node_says(struct fake_node *node, int times, const char *bytes);
 /* The same: it says MOVED or ASK, to a port of this host. */
-void fake_node_sends(struct fake_node *fake_node, int times, const char *word, int port);
+void fake_node_sends(struct fake_node *node, int times, const char *word, int port);
 /* It answers CLUSTER SLOTS with these bytes. */
-void fake_node_maps(struct fake_node *fake_node, const char *bytes);
+void fake_node_maps(struct fake_node *node, const char *bytes);
 
-size_t fake_node_scripts(struct fake_node *fake_node); /* it was sent */
-size_t fake_node_askings(struct fake_node *fake_node); /* of these, how many behind ASKING */
+size_t fake_node_scripts(struct fake_node *node); /* it was sent */
+size_t fake_node_askings(struct fake_node *node); /* of these, how many behind ASKING */
 
 #endif
