@@ -14,20 +14,21 @@ import (
 // something to do, so that fewer orders have to be tried; and there is an event "over", after all that has
 // returned, and what comes after it does nothing.
 type event struct {
-	what   string
-	op     *op
-	hold   string // whose begin or end it is
-	side   string // "_read", "_write"
-	late   bool   // the promise of its hold was over when it returned
-	free   bool   // of the line of a fair lock: it may have been passed over, and come back
-	line   string // who was seen to stand in line
-	mask   uint8  // of a set: which values
-	either bool   // see moving.go: it may have been at the old primary, or at the new one
-	more   bool   // it may have found something of its own, and nested
-	like   int    // see alike: which of them,
-	rank   int    // and how many of them come before
-	chance *chance
-	until  int64 // of a chance, 0: none: when nothing is left of it
+	what    string
+	op      *op
+	hold    string // whose begin or end it is
+	side    string // "_read", "_write"
+	late    bool   // the promise of its hold was over when it returned
+	free    bool   // of the line of a fair lock: it may have been passed over, and come back
+	line    string // who was seen to stand in line
+	unknown string // and who else was, for a wait that is not known
+	mask    uint8  // of a set: which values
+	either  bool   // see moving.go: it may have been at the old primary, or at the new one
+	more    bool   // it may have found something of its own, and nested
+	like    int    // see alike: which of them,
+	rank    int    // and how many of them come before
+	chance  *chance
+	until   int64 // of a chance, 0: none: when nothing is left of it
 }
 
 // Codes after which nobody knows what the server did, or will do yet.
@@ -239,21 +240,24 @@ func isInLine(o *op) bool {
 	return o.verb == "acquire" && o.args["nested"] != "1" && o.args["wait"] != "0"
 }
 
-// seen is the line of a look, without those of whom nothing is known.
-func (b *builder) seen(look *op, ops []*op) string {
+// seen is the line of a look, and who stands there of whom it is not known for which wait. That may be what is left of a
+// wait that was given up, or a wait that is known: so they are left out of both lines.
+func (b *builder) seen(look *op, ops []*op) (known, unknown string) {
 	var line []string
 	for _, owner := range strings.Split(look.outs["queue"], ",") {
-		known := owner != ""
+		isKnown := owner != ""
 		for _, o := range ops {
 			if o.owner == owner && isInLine(o) && o.call < look.ret && b.mayBePassedOver(o) {
-				known = known && o.code == "HF_OK" && o.ret < look.call
+				isKnown = isKnown && o.code == "HF_OK" && o.ret < look.call
 			}
 		}
-		if known {
+		if isKnown {
 			line = append(line, owner)
+		} else if owner != "" {
+			unknown += owner + " "
 		}
 	}
-	return strings.Join(line, ",")
+	return strings.Join(line, ","), unknown
 }
 
 // noteSettled: what the server has answered came after all that was given up before it.
@@ -421,7 +425,8 @@ func lockEvents(h *history, ops []*op) []porcupine.Operation {
 			}
 			if o.code == "HF_OK" {
 				hold := lastHold(o, ops)
-				b.whole(&event{what: verb, op: o, hold: hold, side: side, line: b.seen(o, ops),
+				line, unknown := b.seen(o, ops)
+				b.whole(&event{what: verb, op: o, hold: hold, side: side, line: line, unknown: unknown,
 					late: b.quorum && hold != "-" && b.isLate(hold, o)})
 			} else if !unknown[o.code] {
 				b.impossible(o)

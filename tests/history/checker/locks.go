@@ -197,10 +197,13 @@ func (s *lockState) comesBefore(e *event) {
 
 // isSeen: whether the server's holder and line are these. Who was granted the lock holds it (ours)
 // or is still the first in line (Java's).
-func (s *lockState) isSeen(holder, queue string) bool {
+func (s *lockState) isSeen(e *event) bool {
+	holder, queue := e.op.outs["holder"], e.line
 	var line []string
 	for _, place := range strings.Fields(s.line) {
-		line = append(line, ownerOf(place))
+		if !has(e.unknown, ownerOf(place)) {
+			line = append(line, ownerOf(place))
+		}
 	}
 	waiting := strings.Join(line, ",")
 	if s.writer.free || s.writer.inDoubt {
@@ -208,6 +211,9 @@ func (s *lockState) isSeen(holder, queue string) bool {
 	}
 	if !s.writer.granted || holder != "" {
 		return holder == s.writer.owner && queue == waiting
+	}
+	if has(e.unknown, s.writer.owner) {
+		return queue == waiting
 	}
 	return queue == strings.Join(append([]string{s.writer.owner}, line...), ",")
 }
@@ -373,7 +379,7 @@ func (l lock) happens(s *lockState, mine *hold, e *event) bool {
 	case "break perhaps":
 		return s.breakSide(e.side, true)
 	case "look":
-		return s.isSeen(e.op.outs["holder"], e.line)
+		return s.isSeen(e)
 	default:
 		panic("a lock has no " + e.what)
 	}

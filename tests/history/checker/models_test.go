@@ -390,6 +390,25 @@ func TestWhoGaveUpMayStandInLine(t *testing.T) {
 	judged(t, porcupine.Ok, sure, holds, given, look(9, 10, "a", "b"))
 }
 
+// An owner stands in line, and may have stood there before: of a wait so long that it may have been passed over.
+func TestWhoStandsInLineAgain(t *testing.T) {
+	wait := func(call, ret int64, owner, code string) *op {
+		o := acquire(call, ret, "fair", owner, "acquire", code)
+		o.args["wait"] = "50"
+		return o
+	}
+	look := func(queue string) *op {
+		return at(36, 37, "fair", "driver", "look", "HF_OK", words{}, words{"holder": "a", "queue": queue})
+	}
+	first := acquire(1, 2, "fair", "a", "acquire", "HF_OK")
+	given, again, other := wait(3, 30, "b", "HF_ETIMEDOUT"), wait(32, 40, "b", "HF_OK"), wait(33, 46, "c", "HF_OK")
+	end := release(38, 39, "fair", "a", "release", "HF_OK", "a.acquire")
+	next := release(42, 43, "fair", "b", "release", "HF_OK", "b.acquire")
+	sure := map[string]int64{"a.acquire": 90e7, "b.acquire": 90e7, "c.acquire": 90e7}
+	judged(t, porcupine.Ok, sure, first, given, again, other, look("b,c"), end, next)
+	judged(t, porcupine.Illegal, sure, first, given, again, other, look("b,d"), end, next)
+}
+
 // One that was killed may have taken the lock without waiting, before others stood in line.
 func TestWhoWasKilledIsWaitedFor(t *testing.T) {
 	killed := acquire(1, 2, "fair", "k", "acquire", "")
