@@ -3,7 +3,11 @@
 # must be found. Controls whose library cannot be fetched are skipped by name.
 set -eu
 out=$(mktemp -d)
-trap 'rm -rf "$out"' EXIT
+keep() { # what has failed can be judged again
+    [ $? = 0 ] || { rm -rf lab-kept && cp -r "$out" lab-kept && echo "its histories are kept: $PWD/lab-kept"; }
+    rm -rf "$out"
+}
+trap keep EXIT
 export LAB_BIN=${HOLDFAST%/*}/lab LAB_OUT=$out LAB_S=3600 LAB_RUN_S=2 LAB_SEEDS=1
 "$HF_SOURCE_DIR/scripts/lab" \
     history/holdfast/one/replies-lost \

@@ -136,12 +136,10 @@ func (s *search) goesOn(done []byte, w world) bool {
 		if done[i] == 1 || s.events[i].Call > s.events[first].Return {
 			continue
 		}
-		if !onlyLooks[s.events[i].Input.(*event).what] {
-			others = append(others, i)
-		} else if next, ok := s.comes(w, s.events[i]); ok && next == w {
-			return s.goesWith(done, i, func() bool { return s.goesOn(done, w) }) // No later time is better.
-		} else {
+		if onlyLooks[s.events[i].Input.(*event).what] {
 			looks = append(looks, i)
+		} else {
+			others = append(others, i)
 		}
 	}
 	came := s.cameBy(first)
