@@ -291,9 +291,6 @@ func isTooLate(o *op) bool {
 	return o.ret-o.call >= trusted
 }
 
-// isBrief: the machine may have paused for as long as the wait, and its first answer, a grant, come behind its end.
-func isBrief(o *op) bool { return o.number("wait") > 0 && o.number("wait") < 150 }
-
 // mayHaveGivenUp: an attempt may have taken the lock, and had ended before the next. Past half its lease the
 // client releases the token of a string lock's unanswered attempt, and draws another.
 func (b *builder) mayHaveGivenUp(o *op) bool {
@@ -335,7 +332,7 @@ func (b *builder) acquire(o *op, ops []*op, side string, fair bool) {
 	case unknown[o.code] && nested:
 		b.whole(&event{what: "nest perhaps", op: o, hold: hold, side: side})
 	case unknown[o.code]:
-		if o.code == "HF_ETIMEDOUT" && !isBrief(o) && !b.unsettled[o.owner+side] && !isTooLate(o) && !b.mayHaveGivenUp(o) {
+		if o.code == "HF_ETIMEDOUT" && !b.unsettled[o.owner+side] && !isTooLate(o) && !b.mayHaveGivenUp(o) {
 			b.whole(&event{what: "busy", op: o, side: side})
 		}
 		b.inDoubt(o, side, fair)
